@@ -1,0 +1,11 @@
+//! Idempotency keys in PostgreSQL.
+
+pub mod error;
+pub mod key;
+pub mod record;
+pub mod response;
+pub mod store;
+pub mod time;
+
+#[cfg(feature = "operate")]
+pub mod connect;

@@ -1,0 +1,80 @@
+//! Everything that is sent to the database: SQL constants, their binds and the reading of their rows.
+//! No other module writes SQL.
+
+mod executor;
+mod key_row;
+mod lease;
+mod reserve;
+mod shape;
+mod sql;
+
+use std::collections::HashMap;
+
+use crate::error::{Error, Result};
+
+pub use executor::{Answer, Cached, Executor, Params, Statement};
+pub use shape::ResponseType;
+pub(crate) use sql::{Sql, Tables, quote_ident};
+
+/// Every statement that the store sends to the tables. A test prepares and explains each on a plain and on a
+/// partitioned table, so a constant that is not listed here is found there.
+static STATEMENTS: &[&[Sql]] = &[reserve::STATEMENTS, lease::STATEMENTS];
+
+/// The tables of one schema: statement texts ready to send, and what is known of the table's shape.
+#[derive(Debug)]
+pub struct Store {
+    tables: Tables,
+    shape: shape::Shape,
+    statements: HashMap<&'static str, Statement>,
+}
+
+impl Store {
+    /// Finds the table and checks that its shape is the one this version needs.
+    ///
+    /// `schema`: where to look; `None` takes the first schema of the search path that has the table. Returns
+    /// [`Error::Schema`] when there is none or it lacks something.
+    pub async fn open(executor: &impl Executor, schema: Option<&str>) -> Result<Self> {
+        let shape = shape::look(executor, schema).await?;
+        shape.require_current()?;
+        Ok(Self::with_shape(shape))
+    }
+
+    fn with_shape(shape: shape::Shape) -> Self {
+        let tables = Tables::new(&shape.schema);
+        let statements = STATEMENTS
+            .iter()
+            .flat_map(|group| group.iter())
+            .map(|sql| (sql.name, tables.statement(sql)))
+            .collect();
+        Self { tables, shape, statements }
+    }
+
+    /// The schema of the tables.
+    pub fn schema(&self) -> &str {
+        &self.tables.schema
+    }
+
+    /// The name and text of every statement that is sent to the tables.
+    #[doc(hidden)]
+    pub fn statements(&self) -> impl Iterator<Item = &Statement> {
+        self.statements.values()
+    }
+
+    fn statement(&self, sql: &Sql) -> &Statement {
+        // Unwrap safety: `with_shape` put in every entry of STATEMENTS, and a test compares that list with
+        // the constants in this folder.
+        #[expect(clippy::expect_used, reason = "the list is fixed at build time and tested")]
+        self.statements.get(sql.name).expect("every statement is registered")
+    }
+}
+
+/// 0 or 1 rows touched, as a truth value; more is a broken primary key.
+fn one_row(affected: u64, statement: &Statement) -> Result<bool> {
+    match affected {
+        0 => Ok(false),
+        1 => Ok(true),
+        n => Err(Error::Inconsistent {
+            what: format!("{} touched {n} rows where one was meant; is the primary key there?", statement.name),
+        }),
+    }
+}

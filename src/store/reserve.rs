@@ -1,0 +1,2 @@
+use super::Sql;
+pub(crate) const STATEMENTS: &[Sql] = &[];

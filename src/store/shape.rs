@@ -1,0 +1,142 @@
+//! What the table looks like: which schema, which columns, which type of response.
+
+use tokio_postgres::types::Type;
+
+use super::{Executor, Sql, Tables};
+use crate::error::{Error, Result};
+
+/// Columns that services in any language already have.
+pub(crate) const OLD_COLUMNS: [(&str, &[&str]); 8] = [
+    ("client_id", TEXT),
+    ("key", TEXT),
+    ("fingerprint", TEXT),
+    ("status", TEXT),
+    ("locked_until", &["timestamp with time zone"]),
+    ("status_code", &["integer", "smallint", "bigint"]),
+    ("response", &["json", "jsonb"]),
+    ("created_at", &["timestamp with time zone"]),
+];
+
+/// Columns that our migrations add.
+pub(crate) const NEW_COLUMNS: [(&str, &[&str]); 10] = [
+    ("attempt", &["integer"]),
+    ("lease_token", &["uuid"]),
+    ("owner", TEXT),
+    ("operation", TEXT),
+    ("provider", TEXT),
+    ("order_id", TEXT),
+    ("completed_at", &["timestamp with time zone"]),
+    ("response_headers", &["jsonb"]),
+    ("response_body", &["bytea"]),
+    ("last_error", TEXT),
+];
+
+const TEXT: &[&str] = &["text", "character varying", "character"];
+
+/// The column `response` of this table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResponseType {
+    /// Keeps the text byte for byte.
+    Json,
+    /// Rewrites what it stores, so exact bytes go to `response_body` beside it.
+    Jsonb,
+}
+
+/// The table as it was found.
+#[derive(Debug, Clone)]
+pub(crate) struct Shape {
+    pub(crate) schema: String,
+    /// Name and type of each column; empty when there is no table.
+    pub(crate) columns: Vec<(String, String)>,
+    /// Whether `(client_id, key)` is unique by a constraint or a valid full index.
+    pub(crate) unique_key: bool,
+    pub(crate) utf8: bool,
+}
+
+const LOOK: Sql = Sql {
+    name: "look",
+    text: "-- idemctl:look
+with place as (
+    select coalesce(
+        $1,
+        (select n.nspname::text
+           from unnest(current_schemas(false)) with ordinality as path(name, position)
+           join pg_namespace n on n.nspname = path.name
+           join pg_class c on c.relnamespace = n.oid and c.relname = 'idempotency' and c.relkind in ('r', 'p')
+          order by path.position
+          limit 1),
+        'public') as schema
+)
+select place.schema,
+       current_setting('server_encoding') = 'UTF8' as utf8,
+       exists (select from pg_index i
+                where i.indrelid = c.oid and i.indisunique and i.indisvalid and i.indpred is null
+                  and i.indnkeyatts = 2
+                  and (select array_agg(a.attname::text order by a.attname)
+                         from pg_attribute a
+                        where a.attrelid = c.oid and a.attnum = any(i.indkey)
+                          and array_position(i.indkey::int2[], a.attnum) < 2) = array['client_id', 'key']
+              ) as unique_key,
+       (select array_agg(a.attname::text order by a.attnum) from pg_attribute a
+         where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped) as names,
+       (select array_agg(regexp_replace(format_type(a.atttypid, a.atttypmod), '\\(.*\\)', '') order by a.attnum)
+          from pg_attribute a
+         where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped) as types
+  from place
+  left join pg_namespace n on n.nspname = place.schema
+  left join pg_class c on c.relnamespace = n.oid and c.relname = 'idempotency' and c.relkind in ('r', 'p')",
+    types: &[Type::TEXT],
+};
+
+/// Looks at the table; says nothing about whether it will do.
+pub(crate) async fn look(executor: &impl Executor, schema: Option<&str>) -> Result<Shape> {
+    // The catalogue is asked before a schema is known, so the names are not filled in here.
+    let statement = Tables::new("").statement(&LOOK);
+    let answer = executor.run(&statement, &[/* schema */ &schema]).await?;
+    let row = answer.rows.first().ok_or_else(|| Error::Inconsistent {
+        what: "the catalogue query returned no row; is this a PostgreSQL server?".to_owned(),
+    })?;
+    let names: Option<Vec<String>> = row.get("names");
+    let types: Option<Vec<String>> = row.get("types");
+    Ok(Shape {
+        schema: row.get("schema"),
+        columns: names.unwrap_or_default().into_iter().zip(types.unwrap_or_default()).collect(),
+        unique_key: row.get("unique_key"),
+        utf8: row.get("utf8"),
+    })
+}
+
+impl Shape {
+    pub(crate) fn exists(&self) -> bool {
+        !self.columns.is_empty()
+    }
+
+    /// Whether the table can be worked on by this version.
+    pub(crate) fn require_current(&self) -> Result<()> {
+        let problem = if self.exists() { self.problem(true) } else { Some("there is none".to_owned()) };
+        match problem {
+            None => Ok(()),
+            Some(problem) => Err(Error::Schema { what: format!("table {}.idempotency: {problem}", self.schema) }),
+        }
+    }
+
+    /// What keeps the table from being adopted (`current` false) or used (`current` true).
+    pub(crate) fn problem(&self, current: bool) -> Option<String> {
+        let new: &[(&str, &[&str])] = if current { &NEW_COLUMNS } else { &[] };
+        for (name, types) in OLD_COLUMNS.iter().chain(new) {
+            match self.columns.iter().find(|(column, _)| column == name) {
+                None => return Some(format!("column {name} is missing")),
+                Some((_, found)) if !types.contains(&found.as_str()) => {
+                    return Some(format!("column {name} is {found}, not {}", types.join(" or ")));
+                }
+                Some(_) => {}
+            }
+        }
+        (!self.unique_key).then(|| "no primary key or unique index on (client_id, key)".to_owned())
+    }
+
+    pub(crate) fn response_type(&self) -> ResponseType {
+        let jsonb = self.columns.iter().any(|(name, ty)| name == "response" && ty == "jsonb");
+        if jsonb { ResponseType::Jsonb } else { ResponseType::Json }
+    }
+}

@@ -1,0 +1,57 @@
+//! Statement texts: fixed constants in which only the schema is filled in, once, when the store is opened.
+
+use std::sync::Arc;
+
+use tokio_postgres::types::Type;
+
+use super::Statement;
+
+/// A statement as it stands in the code. The text's first line is the comment `-- idemctl:NAME`, so that the
+/// server's logs and `pg_stat_activity` name it.
+///
+/// `{keys}`, `{events}` and `{migrations}` stand for the three tables.
+#[derive(Debug)]
+pub(crate) struct Sql {
+    pub(crate) name: &'static str,
+    pub(crate) text: &'static str,
+    pub(crate) types: &'static [Type],
+}
+
+/// The names of our tables in one schema, quoted.
+#[derive(Debug, Clone)]
+pub(crate) struct Tables {
+    pub(crate) schema: String,
+    keys: String,
+    events: String,
+    migrations: String,
+}
+
+impl Tables {
+    pub(crate) fn new(schema: &str) -> Self {
+        let quoted = quote_ident(schema);
+        Self {
+            schema: schema.to_owned(),
+            keys: format!("{quoted}.idempotency"),
+            events: format!("{quoted}.idempotency_event"),
+            migrations: format!("{quoted}.idempotency_migration"),
+        }
+    }
+
+    /// Fills the names into a template.
+    pub(crate) fn fill(&self, template: &str) -> String {
+        template
+            .replace("{keys}", &self.keys)
+            .replace("{events}", &self.events)
+            .replace("{migrations}", &self.migrations)
+            .replace("{schema}", &quote_ident(&self.schema))
+    }
+
+    pub(crate) fn statement(&self, sql: &Sql) -> Statement {
+        Statement { name: sql.name, text: Arc::from(self.fill(sql.text)), types: sql.types }
+    }
+}
+
+/// An identifier in double quotes.
+pub(crate) fn quote_ident(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}

@@ -1,0 +1,69 @@
+//! Points in time as the database gives them.
+
+use std::error::Error as StdError;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use tokio_postgres::types::{FromSql, Type};
+
+/// Microseconds from the Unix epoch to PostgreSQL's own epoch, 2000-01-01.
+const EPOCH_OFFSET_MICROS: i64 = 946_684_800_000_000;
+
+/// A `timestamptz` of the database, read without loss.
+///
+/// `infinity`, `-infinity` and years that no calendar library reaches are values like any other here: a
+/// debugger must be able to show a row that holds them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    /// The time as chrono has it; `None` for the infinities and for what lies outside chrono's range.
+    pub fn to_utc(self) -> Option<DateTime<Utc>> {
+        if self.0 == i64::MAX || self.0 == i64::MIN {
+            return None;
+        }
+        self.0.checked_add(EPOCH_OFFSET_MICROS).and_then(DateTime::from_timestamp_micros)
+    }
+}
+
+impl std::fmt::Display for Timestamp {
+    /// RFC 3339 in UTC, with as many fractional digits as needed; `infinity` and `-infinity` as PostgreSQL
+    /// writes them.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.0, self.to_utc()) {
+            (i64::MAX, _) => f.write_str("infinity"),
+            (i64::MIN, _) => f.write_str("-infinity"),
+            (_, Some(utc)) => f.write_str(&utc.to_rfc3339_opts(SecondsFormat::AutoSi, true)),
+            (micros, None) => write!(f, "{micros} us after 2000-01-01"),
+        }
+    }
+}
+
+impl serde::Serialize for Timestamp {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'a> FromSql<'a> for Timestamp {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn StdError + Sync + Send>> {
+        Ok(Self(i64::from_be_bytes(raw.try_into()?)))
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        *ty == Type::TIMESTAMPTZ
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_can_be_shown() {
+        assert_eq!(Timestamp(0).to_string(), "2000-01-01T00:00:00Z");
+        assert_eq!(Timestamp(1_500).to_string(), "2000-01-01T00:00:00.001500Z");
+        assert_eq!(Timestamp(i64::MAX).to_string(), "infinity");
+        assert_eq!(Timestamp(i64::MIN).to_string(), "-infinity");
+        assert!(Timestamp(i64::MAX - 1).to_string().contains("us after"));
+    }
+}
