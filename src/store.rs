@@ -1,6 +1,8 @@
 //! Everything that is sent to the database: SQL constants, their binds and the reading of their rows.
 //! No other module writes SQL.
 
+#[cfg(feature = "operate")]
+pub(crate) mod event;
 mod executor;
 mod key_row;
 mod lease;
@@ -18,7 +20,12 @@ pub(crate) use sql::{Sql, Tables, quote_ident};
 
 /// Every statement that the store sends to the tables. A test prepares and explains each on a plain and on a
 /// partitioned table, so a constant that is not listed here is found there.
-static STATEMENTS: &[&[Sql]] = &[reserve::STATEMENTS, lease::STATEMENTS];
+static STATEMENTS: &[&[Sql]] = &[
+    reserve::STATEMENTS,
+    lease::STATEMENTS,
+    #[cfg(feature = "operate")]
+    event::STATEMENTS,
+];
 
 /// The tables of one schema: statement texts ready to send, and what is known of the table's shape.
 #[derive(Debug)]
@@ -46,7 +53,11 @@ impl Store {
             .flat_map(|group| group.iter())
             .map(|sql| (sql.name, tables.statement(sql)))
             .collect();
-        Self { tables, shape, statements }
+        Self {
+            tables,
+            shape,
+            statements,
+        }
     }
 
     /// The schema of the tables.
@@ -64,7 +75,9 @@ impl Store {
         // Unwrap safety: `with_shape` put in every entry of STATEMENTS, and a test compares that list with
         // the constants in this folder.
         #[expect(clippy::expect_used, reason = "the list is fixed at build time and tested")]
-        self.statements.get(sql.name).expect("every statement is registered")
+        self.statements
+            .get(sql.name)
+            .expect("every statement is registered")
     }
 }
 
@@ -74,7 +87,10 @@ fn one_row(affected: u64, statement: &Statement) -> Result<bool> {
         0 => Ok(false),
         1 => Ok(true),
         n => Err(Error::Inconsistent {
-            what: format!("{} touched {n} rows where one was meant; is the primary key there?", statement.name),
+            what: format!(
+                "{} touched {n} rows where one was meant; is the primary key there?",
+                statement.name
+            ),
         }),
     }
 }
