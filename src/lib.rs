@@ -11,3 +11,5 @@ pub mod time;
 pub mod connect;
 #[cfg(feature = "operate")]
 pub mod ops;
+#[cfg(feature = "operate")]
+pub mod stop;

@@ -2,3 +2,4 @@
 //! Nothing here prints, asks or reads the environment.
 
 pub mod actor;
+pub mod purge;

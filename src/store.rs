@@ -6,6 +6,8 @@ pub(crate) mod event;
 mod executor;
 mod key_row;
 mod lease;
+#[cfg(feature = "operate")]
+pub(crate) mod purge;
 mod reserve;
 mod shape;
 mod sql;
@@ -25,6 +27,8 @@ static STATEMENTS: &[&[Sql]] = &[
     lease::STATEMENTS,
     #[cfg(feature = "operate")]
     event::STATEMENTS,
+    #[cfg(feature = "operate")]
+    purge::STATEMENTS,
 ];
 
 /// The tables of one schema: statement texts ready to send, and what is known of the table's shape.
