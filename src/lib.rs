@@ -1,7 +1,9 @@
 //! Idempotency keys in PostgreSQL.
 
 pub mod error;
+pub mod fingerprint;
 pub mod key;
+pub mod provider_key;
 pub mod record;
 pub mod response;
 pub mod store;
