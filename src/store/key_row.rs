@@ -77,7 +77,10 @@ impl Store {
     /// One row; `None` when there is none.
     pub async fn get(&self, executor: &impl Executor, id: &KeyId) -> Result<Option<Record>> {
         let answer = executor
-            .run(self.statement(&GET), &[/* client_id */ &id.client_id(), /* key */ &id.key()])
+            .run(
+                self.statement(&GET),
+                &[/* client_id */ &id.client_id(), /* key */ &id.key()],
+            )
             .await?;
         answer.rows.first().map(record).transpose()
     }
@@ -85,11 +88,20 @@ impl Store {
     /// The stored response of one row with its exact bytes; `None` when there is no row.
     pub async fn get_response(&self, executor: &impl Executor, id: &KeyId) -> Result<Option<Response>> {
         let answer = executor
-            .run(self.statement(&GET_RESPONSE), &[/* client_id */ &id.client_id(), /* key */ &id.key()])
+            .run(
+                self.statement(&GET_RESPONSE),
+                &[/* client_id */ &id.client_id(), /* key */ &id.key()],
+            )
             .await?;
-        let Some(row) = answer.rows.first() else { return Ok(None) };
+        let Some(row) = answer.rows.first() else {
+            return Ok(None);
+        };
         let headers = headers(id, row.get("response_headers"))?;
-        Ok(Some(Response::from_stored(status_code(row.get("status_code")), headers, row.get("body"))))
+        Ok(Some(Response::from_stored(
+            status_code(row.get("status_code")),
+            headers,
+            row.get("body"),
+        )))
     }
 }
 
@@ -97,7 +109,11 @@ impl Store {
 pub(crate) fn record(row: &Row) -> Result<Record> {
     let id = KeyId::from_row(row.get("client_id"), row.get("key"));
     let status: String = row.get("status");
-    let response = if row.get("has_response") { Some(summary(&id, row)?) } else { None };
+    let response = if row.get("has_response") {
+        Some(summary(&id, row)?)
+    } else {
+        None
+    };
     let (created_at, locked_until): (Timestamp, Timestamp) = (row.get("created_at"), row.get("locked_until"));
     Ok(Record {
         fingerprint: row.get("fingerprint"),
@@ -123,7 +139,9 @@ pub(crate) fn record(row: &Row) -> Result<Record> {
 
 fn summary(id: &KeyId, row: &Row) -> Result<ResponseSummary> {
     let headers = headers(id, row.get("response_headers"))?;
-    let content_type = headers.into_iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+    let content_type = headers
+        .into_iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
     Ok(ResponseSummary {
         status_code: row.get("status_code"),
         content_type: content_type.map(|(_, value)| value),
@@ -134,7 +152,9 @@ fn summary(id: &KeyId, row: &Row) -> Result<ResponseSummary> {
 
 /// Headers as they are stored: an array of `[name, value]` pairs, which keeps order and repetitions.
 pub(crate) fn headers(id: &KeyId, stored: Option<&str>) -> Result<Vec<(String, String)>> {
-    let Some(stored) = stored else { return Ok(Vec::new()) };
+    let Some(stored) = stored else {
+        return Ok(Vec::new());
+    };
     serde_json::from_str(stored).map_err(|error| Error::Inconsistent {
         what: format!("the row {id} holds response_headers that are no list of [name, value] pairs: {error}"),
     })
@@ -145,6 +165,9 @@ pub(crate) fn headers(id: &KeyId, stored: Option<&str>) -> Result<Vec<(String, S
 pub(crate) fn status_code(stored: Option<i32>) -> u16 {
     match stored {
         None => 200,
-        Some(code) => u16::try_from(code).ok().filter(|code| (100..=599).contains(code)).unwrap_or(500),
+        Some(code) => u16::try_from(code)
+            .ok()
+            .filter(|code| (100..=599).contains(code))
+            .unwrap_or(500),
     }
 }

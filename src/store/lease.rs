@@ -110,7 +110,11 @@ impl Store {
         let answer = executor
             .run(
                 statement,
-                &[/* client_id */ &id.client_id(), /* key */ &id.key(), /* lease_token */ &token],
+                &[
+                    /* client_id */ &id.client_id(),
+                    /* key */ &id.key(),
+                    /* lease_token */ &token,
+                ],
             )
             .await?;
         one_row(answer.affected, statement)

@@ -14,14 +14,10 @@ use crate::record::State;
 use crate::response::Response;
 use crate::time::Timestamp;
 
-/// Looks first and inserts only where nothing was seen: a replay takes no transaction id, no row lock and
-/// writes no WAL. Under READ COMMITTED a competitor may commit between the look and the insert; then there is
-/// no row at all, and the caller asks again.
-const RESERVE: Sql = Sql {
-    name: "reserve",
-    text: "-- idemctl:reserve
-with seen as (
-    select k.fingerprint::text as fingerprint, k.operation, k.status::text as status,
+/// What a claim needs to know of the row that it met.
+macro_rules! seen {
+    () => {
+        "    select k.fingerprint::text as fingerprint, k.operation, k.status::text as status,
            k.locked_until <= now() as lease_over,
            case when k.status = 'in_progress' and isfinite(k.locked_until)
                 then extract(epoch from k.locked_until - now())::float8 end as lease_remaining_seconds,
@@ -30,7 +26,21 @@ with seen as (
            coalesce(k.response_body, convert_to(k.response::text, 'UTF8'), ''::bytea) as body,
            coalesce(k.completed_at, greatest(k.created_at, k.locked_until)) as retained_from
       from {keys} k
-     where k.client_id = $1 and k.key = $2
+     where k.client_id = $1 and k.key = $2"
+    };
+}
+
+/// Looks first and inserts only where nothing was seen: a replay takes no transaction id, no row lock and
+/// writes no WAL. Under READ COMMITTED a competitor may commit between the look and the insert; then there is
+/// no row at all, and the caller asks again.
+const RESERVE: Sql = Sql {
+    name: "reserve",
+    text: concat!(
+        "-- idemctl:reserve
+with seen as (
+",
+        seen!(),
+        "
 ), claimed as (
     insert into {keys} (client_id, key, fingerprint, status, locked_until, created_at, lease_token, owner,
                         operation, provider, order_id)
@@ -48,7 +58,8 @@ select true as claimed, null::text as fingerprint, null::text as operation, null
 union all
 select false, fingerprint, operation, status, lease_over, lease_remaining_seconds, attempt, lease_token, owner,
        provider, order_id, last_error, status_code, response_headers, body, retained_from
-  from seen",
+  from seen"
+    ),
     types: &[
         Type::TEXT,
         Type::TEXT,
@@ -101,7 +112,13 @@ returning attempt",
     types: &[Type::TEXT, Type::TEXT, Type::TEXT, Type::UUID, Type::TEXT, Type::TEXT],
 };
 
-pub(crate) const STATEMENTS: &[Sql] = &[RESERVE, TAKE_OVER, CLAIM_IN_TRANSACTION];
+const LOOK_AT: Sql = Sql {
+    name: "look_at",
+    text: concat!("-- idemctl:look_at\n", seen!()),
+    types: &[Type::TEXT, Type::TEXT],
+};
+
+pub(crate) const STATEMENTS: &[Sql] = &[RESERVE, TAKE_OVER, CLAIM_IN_TRANSACTION, LOOK_AT];
 
 /// What a claim writes.
 #[derive(Debug, Clone, Copy)]
@@ -228,15 +245,30 @@ impl Store {
             .await?;
         one_row(answer.affected, statement)
     }
+
+    /// The row as a claim would meet it.
+    pub(crate) async fn look_at(&self, executor: &impl Executor, id: &KeyId) -> Result<Option<Seen>> {
+        let answer = executor
+            .run(
+                self.statement(&LOOK_AT),
+                &[/* client_id */ &id.client_id(), /* key */ &id.key()],
+            )
+            .await?;
+        answer.rows.first().map(|row| seen(id, row)).transpose()
+    }
 }
 
 fn seen(id: &KeyId, row: &Row) -> Result<Seen> {
     let status: String = row.get("status");
     let state = State::from_row(&status, row.get("lease_over"));
     let response = match state {
-        Some(state) if state.is_terminal() => {
+        Some(State::Done | State::Failed) => {
             let headers = headers(id, row.get("response_headers"))?;
-            Some(Response::from_stored(status_code(row.get("status_code")), headers, row.get("body")))
+            Some(Response::from_stored(
+                status_code(row.get("status_code")),
+                headers,
+                row.get("body"),
+            ))
         }
         _ => None,
     };
@@ -260,6 +292,6 @@ fn seen(id: &KeyId, row: &Row) -> Result<Seen> {
 /// A row with a status that we do not know is never touched.
 pub(crate) fn unknown_status(id: &KeyId, status: &str) -> Error {
     Error::Inconsistent {
-        what: format!("the row {id} has the unknown status {:?}; nothing was changed", status),
+        what: format!("the row {id} has the unknown status {status:?}; nothing was changed"),
     }
 }
