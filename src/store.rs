@@ -4,10 +4,14 @@
 #[cfg(feature = "operate")]
 pub(crate) mod event;
 mod executor;
+#[cfg(feature = "operate")]
+pub(crate) mod expired;
 mod key_row;
 mod lease;
 #[cfg(feature = "operate")]
 pub(crate) mod purge;
+#[cfg(feature = "operate")]
+mod purge_event;
 mod reserve;
 mod shape;
 mod sql;
@@ -31,6 +35,10 @@ static STATEMENTS: &[&[Sql]] = &[
     event::STATEMENTS,
     #[cfg(feature = "operate")]
     purge::STATEMENTS,
+    #[cfg(feature = "operate")]
+    purge_event::STATEMENTS,
+    #[cfg(feature = "operate")]
+    expired::STATEMENTS,
 ];
 
 /// The tables of one schema: statement texts ready to send, and what is known of the table's shape.

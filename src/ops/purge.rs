@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::connect::Connection;
 use crate::error::{Error, Result};
+use crate::ops::Failure;
 use crate::ops::actor::Actor;
 use crate::stop::Stop;
 use crate::store::Store;
@@ -202,48 +203,25 @@ pub struct Report {
     pub dry_run: bool,
 }
 
-/// A purge that ended by an error. What was committed before stays committed and is told.
-#[derive(Debug)]
-pub struct Failure {
-    /// What was done until then.
-    pub report: Box<Report>,
-    /// What ended it.
-    pub cause: Error,
-}
-
-impl std::fmt::Display for Failure {
+impl std::fmt::Display for Report {
+    /// One line for a log.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Report {
-            deleted,
-            batches,
-            unknown,
-            ..
-        } = *self.report;
-        write!(
-            f,
-            "{}; before that {deleted} rows in {batches} batches were deleted",
-            self.cause
-        )?;
-        if unknown > 0 {
+        let verb = if self.dry_run { "would delete" } else { "deleted" };
+        write!(f, "{verb} {} rows in {} batches", self.deleted, self.batches)?;
+        if self.skipped > 0 {
+            write!(f, ", stepped over {} locked rows", self.skipped)?;
+        }
+        if self.unknown > 0 {
             write!(
                 f,
-                ", and whether a last batch of {unknown} rows was, is not known"
+                ", and whether a last batch of {} rows was deleted is not known",
+                self.unknown
             )?;
         }
+        if self.events_deleted > 0 {
+            write!(f, ", and {} events", self.events_deleted)?;
+        }
         Ok(())
-    }
-}
-
-impl std::error::Error for Failure {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.cause)
-    }
-}
-
-impl From<Failure> for Error {
-    /// Keeps only the cause.
-    fn from(failure: Failure) -> Self {
-        failure.cause
     }
 }
 
@@ -259,7 +237,7 @@ pub async fn run(
     request: &Request,
     progress: &mut (impl FnMut(&Progress) + Send),
     stop: &Stop,
-) -> Result<Report, Failure> {
+) -> Result<Report, Failure<Report>> {
     let started = Instant::now();
     let mut report = Report {
         deleted: 0,

@@ -310,7 +310,7 @@ impl<P: FnMut(&Progress) + Send> Walk<'_, P> {
     async fn try_batch(&mut self, slice: &Slice) -> Result<Option<u64>> {
         let remaining = self.remaining();
         let tx = self.conn.begin().await?;
-        self.store.purge_lock_timeout(&tx).await?;
+        self.store.short_lock_timeout(&tx).await?;
         let deleted = self.store.purge_slice(&tx, self.ttl, slice).await?;
         if deleted == 0 {
             return Ok(Some(0));
