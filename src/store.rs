@@ -9,6 +9,8 @@ pub(crate) mod expired;
 mod key_row;
 mod lease;
 #[cfg(feature = "operate")]
+mod list;
+#[cfg(feature = "operate")]
 pub(crate) mod purge;
 #[cfg(feature = "operate")]
 mod purge_event;
@@ -20,6 +22,8 @@ use std::collections::HashMap;
 
 use crate::error::{Error, Result};
 
+#[cfg(feature = "operate")]
+pub use event::Event;
 pub use executor::{Answer, Cached, Executor, Params, Statement};
 pub(crate) use reserve::{Claim, NewClaim, Seen, TakenOver, unknown_status};
 pub use shape::ResponseType;
@@ -31,6 +35,8 @@ static STATEMENTS: &[&[Sql]] = &[
     key_row::STATEMENTS,
     reserve::STATEMENTS,
     lease::STATEMENTS,
+    #[cfg(feature = "operate")]
+    list::STATEMENTS,
     #[cfg(feature = "operate")]
     event::STATEMENTS,
     #[cfg(feature = "operate")]

@@ -19,15 +19,15 @@ macro_rules! stuck {
     };
 }
 
-/// The row as it was seen: key `$2`, `$3`, token `$4`, attempt `$5`, and still stuck. A retry that took the row
+/// The row as it was seen: key `$2`, `$3`, token `$4`, attempt `$5`, and still stuck (`$1` null: in progress,
+/// whatever its lease; only for an operator who takes a live lease away). A retry that took the row
 /// over changed the token (or, knowing only the old columns, the lease), so its row is not met.
 macro_rules! as_seen {
     () => {
         concat!(
             "client_id = $2 and key = $3
-   and lease_token is not distinct from $4 and attempt = $5
-   and ",
-            stuck!()
+   and lease_token is not distinct from $4 and attempt = $5 and status = 'in_progress'
+   and ($1::float8 is null or locked_until <= now() - make_interval(secs => $1))"
         )
     };
 }
@@ -142,6 +142,18 @@ impl Stuck {
     }
 }
 
+impl From<&crate::record::Record> for Stuck {
+    fn from(record: &crate::record::Record) -> Self {
+        Self {
+            id: record.id.clone(),
+            locked_until: record.locked_until,
+            token: record.lease_token,
+            attempt: record.attempt,
+            provider: record.provider.clone(),
+        }
+    }
+}
+
 /// The final error that stands in for an answer nobody knows.
 #[derive(Debug, Clone)]
 pub(crate) struct FinalError<'a> {
@@ -211,14 +223,14 @@ impl Store {
     pub(crate) async fn expired_lock(
         &self,
         tx: &impl Executor,
-        older_than: Duration,
+        older_than: Option<Duration>,
         seen: &Stuck,
     ) -> Result<Option<serde_json::Value>> {
         let answer = tx
             .run(
                 self.statement(&EXPIRED_LOCK),
                 &[
-                    /* older_than */ &older_than.as_secs_f64(),
+                    /* older_than */ &older_than.map(|age| age.as_secs_f64()),
                     /* client_id */ &seen.id.client_id(),
                     /* key */ &seen.id.key(),
                     /* lease_token */ &seen.token,
@@ -237,7 +249,7 @@ impl Store {
     pub(crate) async fn expired_fail(
         &self,
         tx: &impl Executor,
-        older_than: Duration,
+        older_than: Option<Duration>,
         seen: &Stuck,
         error: &FinalError<'_>,
     ) -> Result<bool> {
@@ -246,7 +258,7 @@ impl Store {
             .run(
                 statement,
                 &[
-                    /* older_than */ &older_than.as_secs_f64(),
+                    /* older_than */ &older_than.map(|age| age.as_secs_f64()),
                     /* client_id */ &seen.id.client_id(),
                     /* key */ &seen.id.key(),
                     /* lease_token */ &seen.token,
@@ -265,7 +277,7 @@ impl Store {
     pub(crate) async fn expired_release(
         &self,
         tx: &impl Executor,
-        older_than: Duration,
+        older_than: Option<Duration>,
         seen: &Stuck,
     ) -> Result<bool> {
         let statement = self.statement(&EXPIRED_RELEASE);
@@ -273,7 +285,7 @@ impl Store {
             .run(
                 statement,
                 &[
-                    /* older_than */ &older_than.as_secs_f64(),
+                    /* older_than */ &older_than.map(|age| age.as_secs_f64()),
                     /* client_id */ &seen.id.client_id(),
                     /* key */ &seen.id.key(),
                     /* lease_token */ &seen.token,
