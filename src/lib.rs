@@ -1,5 +1,6 @@
 //! Idempotency keys in PostgreSQL.
 
+pub mod duration;
 pub mod error;
 pub mod fingerprint;
 pub mod key;
@@ -11,3 +12,5 @@ pub mod time;
 
 #[cfg(feature = "operate")]
 pub mod connect;
+#[cfg(feature = "operate")]
+pub mod provider;
