@@ -172,7 +172,7 @@ mod tests {
             );
         }
         assert_eq!(format(Duration::from_secs(90)), "1m30s");
-        assert_eq!(format(Duration::from_secs(8 * 86_400)), "8d");
+        assert_eq!(format(Duration::from_hours(8 * 24)), "8d");
         assert_eq!(format(Duration::ZERO), "0s");
     }
 }
