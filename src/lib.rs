@@ -4,6 +4,7 @@ pub mod duration;
 pub mod error;
 pub mod fingerprint;
 pub mod key;
+pub mod protocol;
 pub mod provider_key;
 pub mod record;
 pub mod response;
@@ -13,4 +14,8 @@ pub mod time;
 #[cfg(feature = "operate")]
 pub mod connect;
 #[cfg(feature = "operate")]
+pub mod ops;
+#[cfg(feature = "operate")]
 pub mod provider;
+#[cfg(feature = "operate")]
+pub mod stop;
