@@ -1,5 +1,6 @@
 //! Idempotency keys in PostgreSQL.
 
+pub mod duration;
 pub mod error;
 pub mod fingerprint;
 pub mod key;
@@ -14,5 +15,7 @@ pub mod time;
 pub mod connect;
 #[cfg(feature = "operate")]
 pub mod ops;
+#[cfg(feature = "operate")]
+pub mod provider;
 #[cfg(feature = "operate")]
 pub mod stop;
