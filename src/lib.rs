@@ -10,6 +10,8 @@ pub mod time;
 #[cfg(feature = "operate")]
 pub mod connect;
 #[cfg(feature = "operate")]
+pub mod janitor;
+#[cfg(feature = "operate")]
 pub mod ops;
 #[cfg(feature = "operate")]
 pub mod stop;
