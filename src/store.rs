@@ -21,12 +21,14 @@ use std::collections::HashMap;
 use crate::error::{Error, Result};
 
 pub use executor::{Answer, Cached, Executor, Params, Statement};
+pub(crate) use reserve::{Claim, NewClaim, Seen, TakenOver, unknown_status};
 pub use shape::ResponseType;
 pub(crate) use sql::{Sql, Tables, quote_ident};
 
 /// Every statement that the store sends to the tables. A test prepares and explains each on a plain and on a
 /// partitioned table, so a constant that is not listed here is found there.
 static STATEMENTS: &[&[Sql]] = &[
+    key_row::STATEMENTS,
     reserve::STATEMENTS,
     lease::STATEMENTS,
     #[cfg(feature = "operate")]
@@ -81,6 +83,14 @@ impl Store {
     #[doc(hidden)]
     pub fn statements(&self) -> impl Iterator<Item = &Statement> {
         self.statements.values()
+    }
+
+    /// Text that the database's encoding can hold: ASCII only, unless it is UTF-8.
+    pub(crate) fn encodable(&self, text: &str) -> String {
+        if self.shape.utf8 {
+            return text.to_owned();
+        }
+        text.chars().map(|c| if c.is_ascii() { c } else { '?' }).collect()
     }
 
     fn statement(&self, sql: &Sql) -> &Statement {
