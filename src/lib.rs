@@ -18,3 +18,7 @@ pub mod janitor;
 pub mod ops;
 #[cfg(feature = "operate")]
 pub mod stop;
+
+#[cfg(feature = "operate")]
+#[doc(hidden)]
+pub mod dev;

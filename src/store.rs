@@ -2,6 +2,8 @@
 //! No other module writes SQL.
 
 #[cfg(feature = "operate")]
+pub(crate) mod bootstrap;
+#[cfg(feature = "operate")]
 pub(crate) mod event;
 mod executor;
 #[cfg(feature = "operate")]

@@ -2,3 +2,5 @@
 
 mod fingerprint;
 mod provider_key;
+mod dev;
+mod support;
