@@ -5,6 +5,8 @@ mod executor;
 mod key_row;
 mod lease;
 mod reserve;
+#[cfg(feature = "operate")]
+pub(crate) mod session;
 mod shape;
 mod sql;
 
@@ -46,7 +48,11 @@ impl Store {
             .flat_map(|group| group.iter())
             .map(|sql| (sql.name, tables.statement(sql)))
             .collect();
-        Self { tables, shape, statements }
+        Self {
+            tables,
+            shape,
+            statements,
+        }
     }
 
     /// The schema of the tables.
@@ -64,7 +70,9 @@ impl Store {
         // Unwrap safety: `with_shape` put in every entry of STATEMENTS, and a test compares that list with
         // the constants in this folder.
         #[expect(clippy::expect_used, reason = "the list is fixed at build time and tested")]
-        self.statements.get(sql.name).expect("every statement is registered")
+        self.statements
+            .get(sql.name)
+            .expect("every statement is registered")
     }
 }
 
@@ -74,7 +82,10 @@ fn one_row(affected: u64, statement: &Statement) -> Result<bool> {
         0 => Ok(false),
         1 => Ok(true),
         n => Err(Error::Inconsistent {
-            what: format!("{} touched {n} rows where one was meant; is the primary key there?", statement.name),
+            what: format!(
+                "{} touched {n} rows where one was meant; is the primary key there?",
+                statement.name
+            ),
         }),
     }
 }

@@ -100,7 +100,11 @@ pub(crate) async fn look(executor: &impl Executor, schema: Option<&str>) -> Resu
     let types: Option<Vec<String>> = row.get("types");
     Ok(Shape {
         schema: row.get("schema"),
-        columns: names.unwrap_or_default().into_iter().zip(types.unwrap_or_default()).collect(),
+        columns: names
+            .unwrap_or_default()
+            .into_iter()
+            .zip(types.unwrap_or_default())
+            .collect(),
         unique_key: row.get("unique_key"),
         utf8: row.get("utf8"),
     })
@@ -113,10 +117,16 @@ impl Shape {
 
     /// Whether the table can be worked on by this version.
     pub(crate) fn require_current(&self) -> Result<()> {
-        let problem = if self.exists() { self.problem(true) } else { Some("there is none".to_owned()) };
+        let problem = if self.exists() {
+            self.problem(true)
+        } else {
+            Some("there is none".to_owned())
+        };
         match problem {
             None => Ok(()),
-            Some(problem) => Err(Error::Schema { what: format!("table {}.idempotency: {problem}", self.schema) }),
+            Some(problem) => Err(Error::Schema {
+                what: format!("table {}.idempotency: {problem}", self.schema),
+            }),
         }
     }
 
@@ -136,7 +146,14 @@ impl Shape {
     }
 
     pub(crate) fn response_type(&self) -> ResponseType {
-        let jsonb = self.columns.iter().any(|(name, ty)| name == "response" && ty == "jsonb");
-        if jsonb { ResponseType::Jsonb } else { ResponseType::Json }
+        let jsonb = self
+            .columns
+            .iter()
+            .any(|(name, ty)| name == "response" && ty == "jsonb");
+        if jsonb {
+            ResponseType::Jsonb
+        } else {
+            ResponseType::Json
+        }
     }
 }
