@@ -9,3 +9,7 @@ pub mod time;
 
 #[cfg(feature = "operate")]
 pub mod connect;
+
+#[cfg(feature = "operate")]
+#[doc(hidden)]
+pub mod dev;

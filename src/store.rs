@@ -1,6 +1,8 @@
 //! Everything that is sent to the database: SQL constants, their binds and the reading of their rows.
 //! No other module writes SQL.
 
+#[cfg(feature = "operate")]
+pub(crate) mod bootstrap;
 mod executor;
 mod key_row;
 mod lease;

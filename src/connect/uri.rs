@@ -207,12 +207,12 @@ mod tests {
             ("password".into(), "p?#@/".into())
         );
         for wrong in [
-            "postgres://u:sec@ret@h/d",
-            "postgres://u:sec%zzret@h",
-            "postgres://h/d?password=sec=ret",
+            "postgres://u:hun@ter@h/d",
+            "postgres://u:hun%zzter@h",
+            "postgres://h/d?password=hun=ter",
         ] {
             let error = parse(strip_scheme(wrong).unwrap()).unwrap_err();
-            assert!(!error.contains("sec") && !error.contains("ret@"), "{error}");
+            assert!(!error.contains("hun") && !error.contains("ter@"), "{error}");
         }
         for wrong in [
             "postgres://[::1",
