@@ -15,6 +15,8 @@ pub(crate) mod purge;
 #[cfg(feature = "operate")]
 mod purge_event;
 mod reserve;
+#[cfg(feature = "operate")]
+pub(crate) mod session;
 mod shape;
 mod sql;
 
