@@ -189,9 +189,7 @@ impl Schedule {
                 // No zone is further from UTC than a day, and no change of the clocks is longer than one.
                 let middle = Utc.from_utc_datetime(&wall);
                 let (low, high) = (middle - Duration::days(2), middle + Duration::days(2));
-                Some(first_second(low, high, |at| {
-                    at.with_timezone(&self.zone).naive_local() >= wall
-                }))
+                first_second(low, high, |at| at.with_timezone(&self.zone).naive_local() >= wall)
             }
         }
     }
