@@ -9,3 +9,5 @@ pub mod time;
 
 #[cfg(feature = "operate")]
 pub mod connect;
+#[cfg(feature = "operate")]
+pub mod ops;

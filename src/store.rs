@@ -4,8 +4,10 @@
 mod executor;
 mod key_row;
 mod lease;
+#[cfg(feature = "operate")]
+pub(crate) mod migrate;
 mod reserve;
-mod shape;
+pub(crate) mod shape;
 mod sql;
 
 use std::collections::HashMap;
@@ -18,7 +20,16 @@ pub(crate) use sql::{Sql, Tables, quote_ident};
 
 /// Every statement that the store sends to the tables. A test prepares and explains each on a plain and on a
 /// partitioned table, so a constant that is not listed here is found there.
-static STATEMENTS: &[&[Sql]] = &[reserve::STATEMENTS, lease::STATEMENTS];
+static STATEMENTS: &[&[Sql]] = &[
+    reserve::STATEMENTS,
+    lease::STATEMENTS,
+    #[cfg(feature = "operate")]
+    migrate::STATEMENTS,
+    #[cfg(feature = "operate")]
+    migrate::INDEX_STATEMENTS,
+    #[cfg(feature = "operate")]
+    migrate::LOOK_STATEMENTS,
+];
 
 /// The tables of one schema: statement texts ready to send, and what is known of the table's shape.
 #[derive(Debug)]
@@ -46,7 +57,11 @@ impl Store {
             .flat_map(|group| group.iter())
             .map(|sql| (sql.name, tables.statement(sql)))
             .collect();
-        Self { tables, shape, statements }
+        Self {
+            tables,
+            shape,
+            statements,
+        }
     }
 
     /// The schema of the tables.
@@ -64,7 +79,9 @@ impl Store {
         // Unwrap safety: `with_shape` put in every entry of STATEMENTS, and a test compares that list with
         // the constants in this folder.
         #[expect(clippy::expect_used, reason = "the list is fixed at build time and tested")]
-        self.statements.get(sql.name).expect("every statement is registered")
+        self.statements
+            .get(sql.name)
+            .expect("every statement is registered")
     }
 }
 
@@ -74,7 +91,10 @@ fn one_row(affected: u64, statement: &Statement) -> Result<bool> {
         0 => Ok(false),
         1 => Ok(true),
         n => Err(Error::Inconsistent {
-            what: format!("{} touched {n} rows where one was meant; is the primary key there?", statement.name),
+            what: format!(
+                "{} touched {n} rows where one was meant; is the primary key there?",
+                statement.name
+            ),
         }),
     }
 }
