@@ -111,7 +111,11 @@ impl std::fmt::Display for Found {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Gone => f.write_str("the row is gone (released or purged)"),
-            Self::Other { state, attempt, owner } => {
+            Self::Other {
+                state,
+                attempt,
+                owner,
+            } => {
                 let owner = owner.as_deref().unwrap_or("unknown").escape_debug();
                 write!(f, "the row is {state}, attempt {attempt}, owner {owner}")
             }
@@ -154,9 +158,13 @@ impl Error {
 impl From<tokio_postgres::Error> for Error {
     fn from(error: tokio_postgres::Error) -> Self {
         match error.code().map(tokio_postgres::error::SqlState::code) {
-            Some("42P01" | "42703" | "3F000") => Self::Schema { what: describe(&error) },
+            Some("42P01" | "42703" | "3F000") => Self::Schema {
+                what: describe(&error),
+            },
             Some(_) => Self::Database(error),
-            None if error.is_closed() || is_io(&error) => Self::Unreachable { what: describe(&error) },
+            None if error.is_closed() || is_io(&error) => Self::Unreachable {
+                what: describe(&error),
+            },
             None => Self::Database(error),
         }
     }

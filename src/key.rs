@@ -22,7 +22,10 @@ impl KeyId {
     ///
     /// Returns [`Error::Invalid`] naming the part that is empty, too long or holds a control character.
     pub fn new(client_id: impl Into<String>, key: impl Into<String>) -> Result<Self> {
-        let id = Self { client_id: client_id.into(), key: key.into() };
+        let id = Self {
+            client_id: client_id.into(),
+            key: key.into(),
+        };
         check_name("client_id", &id.client_id)?;
         check_name("key", &id.key)?;
         Ok(id)
@@ -30,7 +33,6 @@ impl KeyId {
 
     /// A pair as it stands in the table: rows that other programs wrote may break our rules, and must still
     /// be shown and operated on.
-    #[cfg(feature = "operate")]
     pub(crate) fn from_row(client_id: String, key: String) -> Self {
         Self { client_id, key }
     }
@@ -60,13 +62,23 @@ impl fmt::Display for KeyId {
 pub fn check_name(field: &'static str, value: &str) -> Result<()> {
     let chars = value.chars().count();
     if chars == 0 {
-        return Err(Error::Invalid { field, reason: "is empty; give 1 to 255 characters".to_owned() });
+        return Err(Error::Invalid {
+            field,
+            reason: "is empty; give 1 to 255 characters".to_owned(),
+        });
     }
     if chars > MAX_NAME_CHARS {
-        return Err(Error::Invalid { field, reason: format!("has {chars} characters; at most 255 are allowed") });
+        return Err(Error::Invalid {
+            field,
+            reason: format!("has {chars} characters; at most 255 are allowed"),
+        });
     }
     if let Some((at, c)) = value.chars().enumerate().find(|(_, c)| c.is_control()) {
-        let reason = format!("has the control character U+{:04X} at position {}", u32::from(c), at + 1);
+        let reason = format!(
+            "has the control character U+{:04X} at position {}",
+            u32::from(c),
+            at + 1
+        );
         return Err(Error::Invalid { field, reason });
     }
     Ok(())

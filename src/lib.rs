@@ -1,7 +1,10 @@
 //! Idempotency keys in PostgreSQL.
 
 pub mod error;
+pub mod fingerprint;
 pub mod key;
+pub mod protocol;
+pub mod provider_key;
 pub mod record;
 pub mod response;
 pub mod store;
@@ -11,3 +14,5 @@ pub mod time;
 pub mod connect;
 #[cfg(feature = "operate")]
 pub mod ops;
+#[cfg(feature = "operate")]
+pub mod stop;

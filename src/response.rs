@@ -26,24 +26,37 @@ impl Response {
     pub fn new(status_code: u16, body: impl Into<Vec<u8>>) -> Result<Self> {
         if !(100..=599).contains(&status_code) {
             let reason = format!("is {status_code}; an HTTP status lies between 100 and 599");
-            return Err(Error::Invalid { field: "status_code", reason });
+            return Err(Error::Invalid {
+                field: "status_code",
+                reason,
+            });
         }
-        Ok(Self { status_code, headers: Vec::new(), body: body.into() })
+        Ok(Self {
+            status_code,
+            headers: Vec::new(),
+            body: body.into(),
+        })
     }
 
     /// Adds a header that a replay must carry too, `content-type` first of all.
     ///
-    /// Returns [`Error::Invalid`] for a name that is not a token or a value with control characters
-    /// (RFC 9110, section 5): checked here, so that storing cannot fail on it later.
+    /// Returns [`Error::Invalid`] for a name that is not a token or a value with anything but visible
+    /// ASCII, blanks and tabs (RFC 9110, section 5.5): checked here, so that storing cannot fail on it later.
     pub fn with_header(mut self, name: &str, value: &str) -> Result<Self> {
         let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
         if name.is_empty() || !name.chars().all(token) {
             let reason = format!("name {name:?} is not an HTTP token");
-            return Err(Error::Invalid { field: "header", reason });
+            return Err(Error::Invalid {
+                field: "header",
+                reason,
+            });
         }
-        if value.chars().any(|c| c.is_control() && c != '\t') {
-            let reason = format!("{name} has a control character in its value");
-            return Err(Error::Invalid { field: "header", reason });
+        if !value.chars().all(|c| c == '\t' || (' '..='~').contains(&c)) {
+            let reason = format!("{name} has something else than visible ASCII and blanks in its value");
+            return Err(Error::Invalid {
+                field: "header",
+                reason,
+            });
         }
         self.headers.push((name.to_owned(), value.to_owned()));
         Ok(self)
@@ -52,7 +65,11 @@ impl Response {
     /// What the table holds, put together again without checks: it was checked when it was written, or
     /// another program wrote it.
     pub(crate) fn from_stored(status_code: u16, headers: Vec<(String, String)>, body: Vec<u8>) -> Self {
-        Self { status_code, headers, body }
+        Self {
+            status_code,
+            headers,
+            body,
+        }
     }
 
     /// HTTP status.
@@ -67,7 +84,10 @@ impl Response {
 
     /// The first header of this name, without regard to case.
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+        self.headers
+            .iter()
+            .find(|(n, _)| n.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
     }
 
     /// The body's exact bytes.
@@ -97,7 +117,9 @@ pub(crate) fn fits_jsonb(text: &str) -> bool {
 /// A digit run or an exponent that `numeric` might refuse (131,072 digits before the point).
 fn long_number(text: &str) -> bool {
     let bytes = text.as_bytes();
-    let exponent = bytes.windows(2).any(|pair| pair[0].is_ascii_digit() && pair[1] == b'e');
+    let exponent = bytes
+        .windows(2)
+        .any(|pair| pair[0].is_ascii_digit() && pair[1] == b'e');
     exponent || bytes.split(|b| !b.is_ascii_digit()).any(|run| run.len() > 1_000)
 }
 
@@ -128,7 +150,10 @@ mod tests {
         assert!(fits_json(b"\xff", true).is_none());
         assert!(fits_json("\"\u{e9}\"".as_bytes(), false).is_none());
         assert!(fits_json("[".repeat(201).as_bytes(), true).is_none());
-        assert!(fits_json(b"{\"a\":\"\\ud800\"}", true).is_some(), "the json type keeps the escape as text");
+        assert!(
+            fits_json(b"{\"a\":\"\\ud800\"}", true).is_some(),
+            "the json type keeps the escape as text"
+        );
         assert!(!fits_jsonb("{\"a\":\"\\uD800\"}"));
         assert!(!fits_jsonb("{\"a\":1e999999}"));
     }

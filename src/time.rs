@@ -21,7 +21,9 @@ impl Timestamp {
         if self.0 == i64::MAX || self.0 == i64::MIN {
             return None;
         }
-        self.0.checked_add(EPOCH_OFFSET_MICROS).and_then(DateTime::from_timestamp_micros)
+        self.0
+            .checked_add(EPOCH_OFFSET_MICROS)
+            .and_then(DateTime::from_timestamp_micros)
     }
 }
 

@@ -48,7 +48,10 @@ impl Connection {
     pub async fn open(settings: &Settings) -> Result<Self> {
         let (client, driver) = tokio_postgres::connect(&settings.dsn, tokio_postgres::NoTls).await?;
         tokio::spawn(driver);
-        Ok(Self { client: Cached::new(client), timeouts: settings.timeouts })
+        Ok(Self {
+            client: Cached::new(client),
+            timeouts: settings.timeouts,
+        })
     }
 
     /// The time limits in force.
@@ -64,7 +67,10 @@ impl Connection {
     /// Starts a transaction; dropped without [`Tx::commit`], it rolls back.
     pub async fn begin(&mut self) -> Result<Tx<'_>> {
         let timeouts = self.timeouts;
-        Ok(Tx { transaction: self.client.get_mut().transaction().await?, timeouts })
+        Ok(Tx {
+            transaction: self.client.get_mut().transaction().await?,
+            timeouts,
+        })
     }
 }
 

@@ -80,7 +80,10 @@ pub struct Cached<C> {
 impl<C: GenericClient + Send + Sync> Cached<C> {
     /// Wraps a client.
     pub fn new(client: C) -> Self {
-        Self { client, statements: Mutex::default() }
+        Self {
+            client,
+            statements: Mutex::default(),
+        }
     }
 
     /// The client inside.
@@ -98,7 +101,10 @@ impl<C: GenericClient + Send + Sync> Cached<C> {
         if let Some(known) = known {
             return Ok(known);
         }
-        let prepared = self.client.prepare_typed(&statement.text, statement.types).await?;
+        let prepared = self
+            .client
+            .prepare_typed(&statement.text, statement.types)
+            .await?;
         self.lock().insert(Arc::clone(&statement.text), prepared.clone());
         Ok(prepared)
     }

@@ -47,7 +47,11 @@ impl Tables {
     }
 
     pub(crate) fn statement(&self, sql: &Sql) -> Statement {
-        Statement { name: sql.name, text: Arc::from(self.fill(sql.text)), types: sql.types }
+        Statement {
+            name: sql.name,
+            text: Arc::from(self.fill(sql.text)),
+            types: sql.types,
+        }
     }
 }
 

@@ -1,2 +1,4 @@
 //! The one test binary: everything runs against real parts.
-fn main() {}
+
+mod fingerprint;
+mod provider_key;

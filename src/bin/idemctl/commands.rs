@@ -1,0 +1,6 @@
+//! One file per subcommand: its arguments, then `run`.
+
+pub(crate) mod config;
+pub(crate) mod inspect;
+pub(crate) mod list;
+pub(crate) mod release;
