@@ -3,6 +3,7 @@
 
 pub mod actor;
 pub mod expired;
+pub mod migrate;
 pub mod purge;
 
 use std::fmt;

@@ -11,13 +11,15 @@ pub(crate) mod expired;
 mod key_row;
 mod lease;
 #[cfg(feature = "operate")]
+pub(crate) mod migrate;
+#[cfg(feature = "operate")]
 pub(crate) mod purge;
 #[cfg(feature = "operate")]
 mod purge_event;
 mod reserve;
 #[cfg(feature = "operate")]
 pub(crate) mod session;
-mod shape;
+pub(crate) mod shape;
 mod sql;
 
 use std::collections::HashMap;
@@ -32,6 +34,12 @@ pub(crate) use sql::{Sql, Tables, quote_ident};
 /// Every statement that the store sends to the tables. A test prepares and explains each on a plain and on a
 /// partitioned table, so a constant that is not listed here is found there.
 static STATEMENTS: &[&[Sql]] = &[
+    #[cfg(feature = "operate")]
+    migrate::STATEMENTS,
+    #[cfg(feature = "operate")]
+    migrate::INDEX_STATEMENTS,
+    #[cfg(feature = "operate")]
+    migrate::LOOK_STATEMENTS,
     key_row::STATEMENTS,
     reserve::STATEMENTS,
     lease::STATEMENTS,
