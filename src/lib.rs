@@ -14,8 +14,14 @@ pub mod time;
 #[cfg(feature = "operate")]
 pub mod connect;
 #[cfg(feature = "operate")]
+pub mod janitor;
+#[cfg(feature = "operate")]
 pub mod ops;
 #[cfg(feature = "operate")]
 pub mod provider;
 #[cfg(feature = "operate")]
 pub mod stop;
+
+#[cfg(feature = "operate")]
+#[doc(hidden)]
+pub mod dev;

@@ -2,6 +2,8 @@
 //! No other module writes SQL.
 
 #[cfg(feature = "operate")]
+pub(crate) mod bootstrap;
+#[cfg(feature = "operate")]
 pub(crate) mod event;
 mod executor;
 #[cfg(feature = "operate")]
@@ -10,12 +12,15 @@ mod key_row;
 mod lease;
 #[cfg(feature = "operate")]
 mod list;
+pub(crate) mod migrate;
 #[cfg(feature = "operate")]
 pub(crate) mod purge;
 #[cfg(feature = "operate")]
 mod purge_event;
 mod reserve;
-mod shape;
+#[cfg(feature = "operate")]
+pub(crate) mod session;
+pub(crate) mod shape;
 mod sql;
 
 use std::collections::HashMap;
@@ -32,6 +37,12 @@ pub(crate) use sql::{Sql, Tables, quote_ident};
 /// Every statement that the store sends to the tables. A test prepares and explains each on a plain and on a
 /// partitioned table, so a constant that is not listed here is found there.
 static STATEMENTS: &[&[Sql]] = &[
+    #[cfg(feature = "operate")]
+    migrate::STATEMENTS,
+    #[cfg(feature = "operate")]
+    migrate::INDEX_STATEMENTS,
+    #[cfg(feature = "operate")]
+    migrate::LOOK_STATEMENTS,
     key_row::STATEMENTS,
     reserve::STATEMENTS,
     lease::STATEMENTS,
