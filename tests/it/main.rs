@@ -1,4 +1,6 @@
 //! The one test binary: everything runs against real parts.
 
+mod connect;
 mod dev;
+mod pgbouncer;
 mod support;
