@@ -4,6 +4,7 @@
 //! into settings; [`Connection::open`] connects. TLS is done by rustls with libpq's meaning of `sslmode`.
 
 mod attempt;
+mod cancel;
 mod connection;
 mod environment;
 mod explain;
@@ -23,10 +24,10 @@ mod transaction;
 mod uri;
 mod verifier;
 
+pub use cancel::Canceller;
 pub use connection::Connection;
 pub use environment::Environment;
 pub use facts::{Encryption, Facts, Route};
-pub use line::Canceller;
 pub use merge::Source;
 pub use settings::{Entry, Settings, SslMode, StatementMode, Timeouts};
 pub use transaction::Tx;

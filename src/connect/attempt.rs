@@ -6,9 +6,10 @@ use tokio_postgres::config::{SslMode as DriverMode, SslNegotiation};
 use tokio_postgres::tls::TlsConnect;
 use tokio_postgres::{Client, Config, NoTls};
 
+use super::cancel::Canceller;
 use super::explain::explain;
 use super::facts::{Encryption, Facts, Route, peer_of, route};
-use super::line::{Canceller, Line};
+use super::line::Line;
 use super::settings::{Endpoint, Settings, SslMode, Target};
 use super::socket::{Place, Socket};
 use super::tls::{Maker, Progress, server_name};

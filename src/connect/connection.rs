@@ -8,8 +8,9 @@ use backon::{ExponentialBuilder, Retryable};
 use tokio_postgres::Client;
 
 use super::attempt::{self, Opened};
+use super::cancel::Canceller;
 use super::facts::{Facts, Route};
-use super::line::{Canceller, Exchange, Line};
+use super::line::{Exchange, Line};
 use super::settings::{Settings, Timeouts};
 use super::transaction::Tx;
 use crate::error::{Error, Result};

@@ -6,61 +6,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio_postgres::NoTls;
 
-use super::settings::Tcp;
-use super::socket::Place;
-use super::tls::Connector;
+use super::cancel::Canceller;
 use crate::error::{Error, Result, chain, describe};
 
-/// How long a request to cancel may take.
-const CANCEL_LIMIT: Duration = Duration::from_secs(2);
 /// How long the farewell to the server may take.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
-
-/// Asks the server to stop the statement that runs on a connection; for signal handlers, kept apart from it.
-#[derive(Clone)]
-pub struct Canceller {
-    pub(super) token: tokio_postgres::CancelToken,
-    pub(super) place: Place,
-    pub(super) tcp: Tcp,
-    pub(super) tls: Option<Connector>,
-}
-
-impl Canceller {
-    /// Sends the request over a connection of its own, within 2 s.
-    ///
-    /// The server does not say whether it did anything: the statement may just have ended, and the next one
-    /// on the same connection may be hit. The statement itself ends with SQLSTATE 57014 if it was stopped.
-    pub async fn cancel(&self) -> Result<()> {
-        let request = async {
-            let lost = |error: std::io::Error| Error::Unreachable {
-                what: format!("{}: {error}", self.place),
-            };
-            let socket = self.place.open(&self.tcp).await.map_err(lost)?;
-            let sent = match &self.tls {
-                Some(tls) => self.token.cancel_query_raw(socket, tls.clone()).await,
-                None => self.token.cancel_query_raw(socket, NoTls).await,
-            };
-            sent.map_err(|error| Error::Unreachable {
-                what: describe(&error),
-            })
-        };
-        match tokio::time::timeout(CANCEL_LIMIT, request).await {
-            Ok(result) => result,
-            Err(_) => Err(Error::Deadline { after: CANCEL_LIMIT }),
-        }
-    }
-}
-
-impl std::fmt::Debug for Canceller {
-    /// The key that allows cancelling is left out.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Canceller")
-            .field("place", &self.place)
-            .finish_non_exhaustive()
-    }
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {

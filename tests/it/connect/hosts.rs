@@ -23,12 +23,15 @@ async fn standby(dir: &std::path::Path) -> Server {
 async fn hosts_are_tried_in_order_until_one_will_do() {
     let dir = temp_dir();
     let standby = standby(&dir.path().join("pg")).await;
-    let read_only = Cluster::start(ClusterOptions {
-        settings: vec![("default_transaction_read_only", "on".into())],
-        ..ClusterOptions::default()
-    })
-    .await;
-    shared();
+    let read_only = Cluster::start(ClusterOptions::default()).await;
+    let setup = read_only.database().await;
+    setup
+        .client
+        .batch_execute("alter role idemctl set default_transaction_read_only = on")
+        .await
+        .unwrap();
+    // Starts the shared cluster, if nobody has yet.
+    drop(database().await);
     let (s, r, p) = (
         standby.socket_dir().to_string_lossy().into_owned(),
         read_only.server().socket_dir().to_string_lossy().into_owned(),
