@@ -8,7 +8,7 @@ use tokio_postgres::{Client, Config, NoTls};
 
 use super::cancel::Canceller;
 use super::explain::explain;
-use super::facts::{Encryption, Facts, Route, peer_of, route};
+use super::facts::{Encryption, Facts, OurEnd, Route, route};
 use super::line::Line;
 use super::settings::{Endpoint, Settings, SslMode, Target};
 use super::socket::{Place, Socket};
@@ -139,7 +139,7 @@ struct LoggedIn {
     line: Arc<Line>,
     task: tokio::task::JoinHandle<()>,
     encryption: Encryption,
-    peer: Option<i32>,
+    ours: OurEnd,
 }
 
 impl Attempt<'_> {
@@ -159,7 +159,7 @@ impl Attempt<'_> {
             line,
             task,
             encryption,
-            peer,
+            ours,
         } = self.log_in().await?;
         let found = session(&client).await.map_err(|error| Failure {
             what: format!(
@@ -175,7 +175,7 @@ impl Attempt<'_> {
                 last: false,
             });
         }
-        let facts = self.facts(found, encryption, peer);
+        let facts = self.facts(found, encryption, ours);
         Ok(Opened {
             client,
             line,
@@ -184,8 +184,8 @@ impl Attempt<'_> {
         })
     }
 
-    fn facts(&self, session: Session, encryption: Encryption, peer: Option<i32>) -> Facts {
-        let route = route(self.place, peer, &session);
+    fn facts(&self, session: Session, encryption: Encryption, ours: OurEnd) -> Facts {
+        let route = route(self.place, ours, &session);
         let prepared = match self.settings.statements {
             super::StatementMode::Auto => route == Route::Direct,
             super::StatementMode::Prepared => true,
@@ -313,7 +313,7 @@ impl Attempt<'_> {
             .open(&self.settings.tcp)
             .await
             .map_err(Trouble::Socket)?;
-        let peer = peer_of(&socket);
+        let ours = OurEnd::of(&socket);
         let (client, driver) = self
             .config(mode)
             .connect_raw(socket, tls)
@@ -325,7 +325,7 @@ impl Attempt<'_> {
             line,
             task,
             encryption: encryption(),
-            peer,
+            ours,
         })
     }
 

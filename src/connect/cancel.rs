@@ -2,7 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -10,7 +10,7 @@ use tokio_postgres::NoTls;
 use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
 
 use super::settings::Tcp;
-use super::socket::{Place, Socket};
+use super::socket::{Place, Socket, poll_end};
 use super::tls::Connector;
 use crate::error::{Error, Result, describe};
 
@@ -54,9 +54,12 @@ impl Canceller {
         let socket = socket.map_err(|error| Error::Unreachable {
             what: format!("{}: {error}", self.place),
         })?;
+        // The driver closes right after its request. libpq waits for the other side, and PgBouncer 1.18 dies
+        // ("bad client state") when a client closes while its request is being passed on.
+        let socket = socket.lingering();
         let sent = match &self.tls {
             Some(tls) => self.token.cancel_query_raw(socket, PatientTls(tls.clone())).await,
-            None => self.token.cancel_query_raw(Patient(socket), NoTls).await,
+            None => self.token.cancel_query_raw(socket, NoTls).await,
         };
         sent.map_err(|error| Error::Unreachable {
             what: describe(&error),
@@ -73,8 +76,7 @@ impl std::fmt::Debug for Canceller {
     }
 }
 
-/// A stream that lets the other side close first. The driver closes right after its request; libpq waits, and
-/// PgBouncer 1.18 dies ("bad client state") when a client closes while its request is being passed on.
+/// A TLS stream that lets the other side close first: the farewell of TLS itself would be taken for closing.
 struct Patient<S>(S);
 
 impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
@@ -97,15 +99,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut rest = [0; 64];
-        loop {
-            let mut buf = ReadBuf::new(&mut rest);
-            // However the other side ends it, the request was dealt with; dropping the stream closes it.
-            match ready!(Pin::new(&mut self.0).poll_read(cx, &mut buf)) {
-                Ok(()) if !buf.filled().is_empty() => {}
-                _ => return Poll::Ready(Ok(())),
-            }
-        }
+        poll_end(&mut self.0, cx).map(Ok)
     }
 }
 
@@ -115,7 +109,7 @@ impl<S: TlsStream + Unpin> TlsStream for Patient<S> {
     }
 }
 
-/// TLS whose stream is patient: the farewell of TLS itself would be taken for closing, too.
+/// Does the handshake of a request to cancel.
 struct PatientTls(Connector);
 
 impl TlsConnect<Socket> for PatientTls {

@@ -1,6 +1,6 @@
 //! Connecting: what libpq's users expect, compared with psql where it can be.
 
-mod certificates;
+pub(crate) mod certificates;
 mod deadlines;
 mod hosts;
 mod resolver;

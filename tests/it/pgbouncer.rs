@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idemctl::connect::{Connection, Route, Settings, StatementMode};
+use idemctl::connect::{Connection, Encryption, Route, Settings, StatementMode};
 use idemctl::error::Error;
 use idemctl::store::Executor;
 use tokio_postgres::types::Type;
 
-use crate::connect::{run, sql, text};
+use crate::connect::certificates::Certificates;
+use crate::connect::{run, sql, text, until};
 use crate::support::{PgbouncerOptions, database, pgbouncer};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -134,4 +135,49 @@ async fn options_that_a_pooler_refuses_are_explained() {
         .unwrap_err()
         .to_string();
     assert!(error.contains("options") && error.contains("pooler"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cancelling_over_tls_leaves_the_pooler_alive() {
+    let certificates = Certificates::make();
+    let db = database().await;
+    let (crt, key) = (certificates.path("good.crt"), certificates.path("good.key"));
+    // The pooler runs as another user when the tests run as root.
+    std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    let extra = vec![
+        "client_tls_sslmode = require".to_owned(),
+        format!("client_tls_cert_file = {crt}"),
+        format!("client_tls_key_file = {key}"),
+    ];
+    let pooler = pgbouncer(
+        &db,
+        PgbouncerOptions {
+            extra,
+            ..PgbouncerOptions::default()
+        },
+    )
+    .await;
+    let settings = Settings::from_dsn(&format!(
+        "{}?host=localhost&hostaddr=127.0.0.1&sslmode=verify-full&sslrootcert={}",
+        pooler.url,
+        certificates.path("ca.crt")
+    ))
+    .unwrap();
+    let connection = Connection::open(&settings).await.unwrap();
+    assert_eq!(connection.facts().encryption, Encryption::Tls);
+    assert!(matches!(connection.facts().route, Route::Unproven { .. }));
+    let busy = format!(
+        "select exists (select from pg_stat_activity where datname = '{}' and state = 'active'
+                           and query like '%pg_sleep(50)')",
+        db.name
+    );
+    let canceller = connection.canceller();
+    let cancel = async {
+        until(&db.client, &busy).await;
+        canceller.cancel().await.unwrap();
+    };
+    let (result, ()) = tokio::join!(run(&connection, "select pg_sleep(50)"), cancel);
+    assert_eq!(result.unwrap_err().sqlstate(), Some("57014"));
+    let other = Connection::open(&settings).await.unwrap();
+    assert_eq!(text(&other, "select 'alive'").await, "alive");
 }

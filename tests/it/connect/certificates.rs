@@ -6,10 +6,10 @@ use std::process::Command;
 use crate::support::{require_program, temp_dir};
 
 /// A directory with `ca`, `other-ca`, the servers' and the client's certificates and keys.
-pub(super) struct Certificates(tempfile::TempDir);
+pub(crate) struct Certificates(tempfile::TempDir);
 
 impl Certificates {
-    pub(super) fn make() -> Self {
+    pub(crate) fn make() -> Self {
         let dir = temp_dir();
         let path = dir.path();
         for ca in ["ca", "other-ca"] {
@@ -29,6 +29,12 @@ impl Certificates {
         );
         // The manual's recipe ("Creating Certificates") as far as the leaf goes: version 1, a subject only.
         signed(path, "cnonly", "/CN=localhost", None);
+        signed(
+            path,
+            "revoked",
+            "/CN=localhost",
+            Some("subjectAltName=DNS:localhost"),
+        );
         signed(path, "client", "/CN=certuser", None);
         self_signed(
             path,
@@ -38,14 +44,15 @@ impl Certificates {
         );
         // The manual's first recipe: self-signed, a subject only.
         self_signed(path, "doc", "/CN=localhost", &[]);
+        revoke(path, "revoked");
         Self(dir)
     }
 
-    pub(super) fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.0.path().join(name).to_string_lossy().into_owned()
     }
 
-    pub(super) fn read(&self, name: &str) -> Vec<u8> {
+    pub(crate) fn read(&self, name: &str) -> Vec<u8> {
         std::fs::read(self.0.path().join(name)).expect("made before")
     }
 }
@@ -77,6 +84,21 @@ fn signed(dir: &Path, name: &str, subject: &str, extension: Option<&str>) {
         args.extend(["-extfile", "ext"]);
     }
     openssl(dir, &args);
+}
+
+/// Writes `ca.crl` with this certificate in it.
+fn revoke(dir: &Path, name: &str) {
+    let config = "[ca]\ndefault_ca = one\n[one]\ndatabase = index\ncertificate = ca.crt\nprivate_key = ca.key\n\
+                  default_md = sha256\ndefault_crl_days = 30\ncrlnumber = crlnumber\ncrl_extensions = ext\n\
+                  [ext]\nauthorityKeyIdentifier = keyid\n";
+    std::fs::write(dir.join("ca.cnf"), config).expect("our own directory");
+    std::fs::write(dir.join("index"), "").expect("our own directory");
+    std::fs::write(dir.join("crlnumber"), "01\n").expect("our own directory");
+    openssl(
+        dir,
+        &["ca", "-config", "ca.cnf", "-revoke", &format!("{name}.crt")],
+    );
+    openssl(dir, &["ca", "-config", "ca.cnf", "-gencrl", "-out", "ca.crl"]);
 }
 
 fn openssl(dir: &Path, args: &[&str]) {

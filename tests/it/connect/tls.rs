@@ -134,18 +134,8 @@ async fn every_mode_is_enforced_as_psql_does() {
                 let place = format!("{certificate} {mode} {roots}: psql {theirs}, ours {ours:?}");
                 assert_eq!(ours.is_ok(), expected, "{place}");
                 if let Ok(connection) = ours {
-                    let tls = *"t"
-                        == *text(
-                            &connection,
-                            "select ssl::text from pg_stat_ssl where pid = pg_backend_pid()",
-                        )
-                        .await
-                        || *"true"
-                            == *text(
-                                &connection,
-                                "select ssl::text from pg_stat_ssl where pid = pg_backend_pid()",
-                            )
-                            .await;
+                    let query = "select ssl::text from pg_stat_ssl where pid = pg_backend_pid()";
+                    let tls = text(&connection, query).await == "true";
                     assert_eq!(tls, connection.facts().encryption == Encryption::Tls, "{place}");
                     assert!(tls || mode == "disable" || mode == "prefer", "{place}");
                 }
@@ -182,6 +172,21 @@ async fn a_refused_certificate_is_explained() {
             "{certificate}: {text}"
         );
     }
+    // Revoked: psql refuses it as well.
+    stage.show("revoked").await;
+    let listed = format!("{} sslcrl={}", full("ca.crt"), stage.certificates.path("ca.crl"));
+    let error = refused(stage.open("idemctl", &listed).await).to_string();
+    assert!(error.contains("evoked"), "{error}");
+    assert!(!stage.psql("idemctl", &listed));
+    stage.open("idemctl", &full("ca.crt")).await.unwrap();
+    stage.show("good").await;
+    stage.open("idemctl", &listed).await.unwrap();
+    // The system's authorities did not sign it, if there are any.
+    let error = refused(stage.open("idemctl", "sslrootcert=system").await).to_string();
+    assert!(
+        error.contains("the system's store") || error.contains("ca-certificates"),
+        "{error}"
+    );
     // TLS 1.2 goes another way through the verifier, also for what cannot be parsed.
     for certificate in ["good", "cnonly"] {
         stage.show(certificate).await;
