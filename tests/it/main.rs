@@ -2,5 +2,7 @@
 
 mod connect;
 mod dev;
+mod fingerprint;
 mod pgbouncer;
+mod provider_key;
 mod support;
