@@ -92,6 +92,10 @@ impl Cluster {
         let dir = temp_dir().keep();
         let files = dir.join("files");
         std::fs::create_dir(&files).expect("a new directory");
+        // The one who removes it in the end is the supervisor, which runs as the server's user.
+        let identity = Identity::for_dir(&dir.join("pg"))?;
+        identity.own(&dir)?;
+        identity.own(&files)?;
         let mut server = Options::new(dir.join("pg"), binaries);
         server.throwaway = true;
         server.remove = Some(dir.clone());
@@ -112,9 +116,9 @@ impl Cluster {
             set("listen_addresses", "127.0.0.1".to_owned());
             server.port = free_port();
         }
-        write_private(&files, "pg_hba.conf", hba.as_bytes(), &dir.join("pg"));
+        write_private(&files, "pg_hba.conf", hba.as_bytes(), identity);
         for (name, content) in &options.files {
-            write_private(&files, name, content, &dir.join("pg"));
+            write_private(&files, name, content, identity);
         }
         let server = Server::start(&server, Lifetime::Tied).await?;
         Ok(Self {
@@ -206,12 +210,10 @@ pub(crate) fn free_port() -> u16 {
 }
 
 /// Writes a file that only the server's user can read, as PostgreSQL demands of private keys.
-fn write_private(dir: &Path, name: &str, content: &[u8], server_dir: &Path) {
+fn write_private(dir: &Path, name: &str, content: &[u8], owner: Identity) {
     use std::os::unix::fs::PermissionsExt;
     let path = dir.join(name);
     std::fs::write(&path, content).expect("a new file");
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).expect("our own file");
-    Identity::for_dir(server_dir)
-        .and_then(|identity| identity.own(&path))
-        .expect("a user for the server");
+    owner.own(&path).expect("a user for the server");
 }
