@@ -6,6 +6,7 @@
 mod attempt;
 mod cancel;
 mod connection;
+mod endpoints;
 mod environment;
 mod explain;
 mod facts;

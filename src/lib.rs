@@ -13,16 +13,12 @@ pub mod time;
 
 #[cfg(feature = "operate")]
 pub mod connect;
-<<<<<<< HEAD
-
 #[cfg(feature = "operate")]
 #[doc(hidden)]
 pub mod dev;
-=======
 #[cfg(feature = "operate")]
 pub mod ops;
 #[cfg(feature = "operate")]
 pub mod provider;
 #[cfg(feature = "operate")]
 pub mod stop;
->>>>>>> main

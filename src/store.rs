@@ -2,11 +2,9 @@
 //! No other module writes SQL.
 
 #[cfg(feature = "operate")]
-<<<<<<< HEAD
 pub(crate) mod bootstrap;
-=======
+#[cfg(feature = "operate")]
 pub(crate) mod event;
->>>>>>> main
 mod executor;
 #[cfg(feature = "operate")]
 pub(crate) mod expired;

@@ -279,11 +279,14 @@ impl Attempt<'_> {
         let name = server_name(self.endpoint.host.as_deref(), Some(address.ip()));
         let connector = maker.connector(&name, progress);
         let make = |token| self.canceller(token, Some(maker.connector(&name, &Progress::default())));
-        let encryption = || match progress.done() {
-            true => Encryption::Tls,
-            false => Encryption::Plain {
-                why: Some("the server offers no TLS".to_owned()),
-            },
+        let encryption = || {
+            if progress.done() {
+                Encryption::Tls
+            } else {
+                Encryption::Plain {
+                    why: Some("the server offers no TLS".to_owned()),
+                }
+            }
         };
         self.connect(connector, mode, make, encryption).await
     }

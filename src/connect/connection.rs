@@ -43,7 +43,6 @@ impl Connection {
     /// Returns [`Error::Settings`] for settings that cannot be used, and [`Error::Unreachable`] with the
     /// cause for each host that was tried. There is no retry; see [`Connection::open_with_retry`].
     pub async fn open(settings: &Settings) -> Result<Self> {
-<<<<<<< HEAD
         let Opened {
             client,
             line,
@@ -98,14 +97,6 @@ impl Connection {
                 what: format!("gave up; the last time: {what}"),
             }),
         }
-=======
-        let (client, driver) = tokio_postgres::connect(&settings.dsn, tokio_postgres::NoTls).await?;
-        tokio::spawn(driver);
-        Ok(Self {
-            client: Cached::new(client),
-            timeouts: settings.timeouts,
-        })
->>>>>>> main
     }
 
     /// The time limits in force.
@@ -130,7 +121,6 @@ impl Connection {
 
     /// Starts a transaction; dropped without [`Tx::commit`], it rolls back.
     pub async fn begin(&mut self) -> Result<Tx<'_>> {
-<<<<<<< HEAD
         let client = self.client.get();
         let local = self.facts.route != Route::Direct;
         let limits = self.limits();
@@ -178,13 +168,6 @@ impl Connection {
             lock: self.timeouts.lock,
             idle: self.timeouts.statement.max(LEAST_IDLE),
         }
-=======
-        let timeouts = self.timeouts;
-        Ok(Tx {
-            transaction: self.client.get_mut().transaction().await?,
-            timeouts,
-        })
->>>>>>> main
     }
 }
 

@@ -38,10 +38,10 @@ impl Maker {
             algorithms: provider.signature_verification_algorithms,
         };
         let mut versions = Vec::new();
-        if tls.tls13 {
+        if tls.most_version >= 13 {
             versions.push(&rustls::version::TLS13);
         }
-        if tls.tls12 {
+        if tls.least_version <= 12 {
             versions.push(&rustls::version::TLS12);
         }
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))

@@ -1,5 +1,7 @@
 //! Connecting: what libpq's users expect, compared with psql where it can be.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test helper may panic")]
+
 pub(crate) mod certificates;
 mod deadlines;
 mod hosts;

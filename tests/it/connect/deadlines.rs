@@ -155,7 +155,7 @@ async fn until_logged_twice(settings: &Settings) {
 async fn what_is_broken_off_stops_on_the_server_too() {
     let db = database().await;
     let mut patient = db.settings();
-    patient.timeouts.statement = Duration::from_secs(60);
+    patient.timeouts.statement = Duration::from_mins(1);
     let connection = Connection::open(&patient).await.unwrap();
     let busy = format!(
         "select exists (select from pg_stat_activity where pid = {} and state = 'active')",

@@ -53,98 +53,146 @@ async fn same_as_psql(dsn: Option<&str>, variables: &[(&str, &str)], home: &Path
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn sources_win_in_the_same_order_as_in_psql() {
-    let db = database().await;
-    let (name, port, socket) = (
-        db.name.as_str(),
-        db.port.to_string(),
-        db.socket_dir.to_string_lossy().into_owned(),
-    );
-    db.client
-        .batch_execute(&format!(
-            "create role a_{name} login; create role b_{name} login; create role c_{name} login"
-        ))
-        .await
-        .unwrap();
-    let home = temp_dir();
-    let (a, b, c) = (format!("a_{name}"), format!("b_{name}"), format!("c_{name}"));
-    let file = write(
-        home.path(),
-        "services",
-        &format!("[pay]\nhost={socket}\nport={port}\nuser={b}\ndbname={name}\n"),
-        0o644,
-    );
-    write(
-        home.path(),
-        ".pg_service.conf",
-        &format!("# mine\n[own]\nhost={socket}\nport={port}\nuser={c}\ndbname={name}\n"),
-        0o644,
-    );
-    let base = [
-        ("PGHOST", socket.as_str()),
-        ("PGPORT", port.as_str()),
-        ("PGUSER", a.as_str()),
-        ("PGDATABASE", name),
-    ];
-    let app = |user: &str| format!("{user} {name} idemctl");
-    let with = |more: &[(&'static str, &'static str)]| {
-        let mut all: Vec<(&str, &str)> = base.to_vec();
-        all.extend(more);
-        all
-    };
+/// A database with three roles, and how to reach it.
+struct Place {
+    name: String,
+    port: String,
+    socket: String,
+    /// The roles.
+    a: String,
+    b: String,
+    c: String,
+}
 
-    assert_eq!(same_as_psql(None, &base, home.path()).await, app(&a));
-    assert_eq!(
-        same_as_psql(Some(&format!("user={b}")), &base, home.path()).await,
-        app(&b)
-    );
-    assert_eq!(
-        same_as_psql(Some(&format!("postgresql://{b}@/")), &base, home.path()).await,
-        app(&b)
-    );
-    assert_eq!(same_as_psql(Some(""), &base, home.path()).await, app(&a));
-    assert_eq!(
-        same_as_psql(Some("user='' dbname=''"), &with(&[]), home.path())
-            .await
-            .contains("nobody"),
-        true
-    );
+impl Place {
+    async fn make() -> Self {
+        let db = database().await;
+        let name = db.name.clone();
+        let role = |letter: &str| format!("{letter}_{name}");
+        let (a, b, c) = (role("a"), role("b"), role("c"));
+        let text = format!("create role {a} login; create role {b} login; create role {c} login");
+        db.client.batch_execute(&text).await.unwrap();
+        let socket = db.socket_dir.to_string_lossy().into_owned();
+        Self {
+            port: db.port.to_string(),
+            name,
+            socket,
+            a,
+            b,
+            c,
+        }
+    }
+
+    /// The variables that lead there, as role a.
+    fn variables(&self) -> Vec<(&str, &str)> {
+        vec![
+            ("PGHOST", self.socket.as_str()),
+            ("PGPORT", &self.port),
+            ("PGUSER", &self.a),
+            ("PGDATABASE", &self.name),
+        ]
+    }
+
+    /// A service file's section that leads there.
+    fn section(&self, title: &str, user: &str) -> String {
+        let Self {
+            name, port, socket, ..
+        } = self;
+        format!("# mine\n[{title}]\nhost={socket}\nport={port}\nuser={user}\ndbname={name}\n")
+    }
+
+    fn as_user(&self, user: &str) -> String {
+        format!("{user} {} idemctl", self.name)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_connection_string_beats_the_environment_as_in_psql() {
+    let place = Place::make().await;
+    let Place {
+        name,
+        port,
+        socket,
+        a,
+        b,
+        c,
+    } = &place;
+    let home = temp_dir();
+    let base = place.variables();
     let encoded = socket.replace('/', "%2F");
-    assert_eq!(
-        same_as_psql(
-            Some(&format!("postgres://{c}@{encoded}:{port}/{name}")),
+    for (dsn, variables, expected) in [
+        (None, &base[..], a),
+        (Some(String::new()), &base, a),
+        (Some(format!("user={b}")), &base, b),
+        (Some(format!("postgresql://{b}@/")), &base, b),
+        (Some(format!("postgres://{c}@{encoded}:{port}/{name}")), &[], c),
+        (
+            Some(format!("postgres://{c}@/{name}?host={socket}&port={port}")),
             &[],
-            home.path()
-        )
-        .await,
-        app(&c)
-    );
-    assert_eq!(
-        same_as_psql(
-            Some(&format!("postgres://{c}@/{name}?host={socket}&port={port}")),
+            c,
+        ),
+        (
+            Some(format!(
+                "host = '{socket}' port={port} user={c} dbname={name} user = {b}"
+            )),
             &[],
-            home.path()
-        )
-        .await,
-        app(&c)
+            b,
+        ),
+    ] {
+        assert_eq!(
+            same_as_psql(dsn.as_deref(), variables, home.path()).await,
+            place.as_user(expected),
+            "{dsn:?}"
+        );
+    }
+    // An empty value asks for the default, not for the environment's.
+    assert!(
+        same_as_psql(Some("user='' dbname=''"), &base, home.path())
+            .await
+            .contains("nobody")
     );
-    // A service beats the environment; the connection string beats both.
-    let services = [("PGSERVICEFILE", file.as_str()), ("PGUSER", a.as_str())];
+    let mut named = base.clone();
+    named.push(("PGAPPNAME", "other"));
     assert_eq!(
-        same_as_psql(Some("service=pay"), &services, home.path()).await,
-        app(&b)
+        same_as_psql(None, &named, home.path()).await,
+        format!("{a} {name} other")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_beats_the_environment_as_in_psql() {
+    let place = Place::make().await;
+    let Place { a, b, c, .. } = &place;
+    let home = temp_dir();
+    let file = write(home.path(), "services", &place.section("pay", b), 0o644);
+    write(home.path(), ".pg_service.conf", &place.section("own", c), 0o644);
+    let named = [("PGSERVICEFILE", file.as_str()), ("PGUSER", a.as_str())];
+    assert_eq!(
+        same_as_psql(Some("service=pay"), &named, home.path()).await,
+        place.as_user(b)
     );
     assert_eq!(
-        same_as_psql(Some(&format!("service=pay user={c}")), &services, home.path()).await,
-        app(&c)
+        same_as_psql(Some(&format!("service=pay user={c}")), &named, home.path()).await,
+        place.as_user(c)
     );
     assert_eq!(
         same_as_psql(None, &[("PGSERVICE", "own")], home.path()).await,
-        app(&c)
+        place.as_user(c)
+    );
+    let system = home.path().to_string_lossy().into_owned();
+    write(
+        home.path(),
+        "pg_service.conf",
+        &place.section("everybody", b),
+        0o644,
+    );
+    let variables = [("PGSERVICE", "everybody"), ("PGSYSCONFDIR", system.as_str())];
+    assert_eq!(
+        same_as_psql(None, &variables, home.path()).await,
+        place.as_user(b)
     );
     assert!(
-        same_as_psql(Some("service=nope"), &services, home.path())
+        same_as_psql(Some("service=nope"), &named, home.path())
             .await
             .contains("nope")
     );
@@ -154,11 +202,12 @@ async fn sources_win_in_the_same_order_as_in_psql() {
             .await
             .contains("/nowhere/services")
     );
-    let named = with(&[("PGAPPNAME", "other")]);
-    assert_eq!(
-        same_as_psql(None, &named, home.path()).await,
-        format!("{a} {name} other")
-    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_psql_refuses_we_refuse_as_a_wrong_setting() {
+    let place = Place::make().await;
+    let home = temp_dir();
     for wrong in [
         "foo=1",
         "host",
@@ -171,28 +220,18 @@ async fn sources_win_in_the_same_order_as_in_psql() {
         "postgres://h/d?x",
         "hostaddr=nonsense",
         "host=a,b port=1,2,3",
+        "host=a,b hostaddr=127.0.0.1",
         "connect_timeout=soon",
         "postgres://%zz",
         "target_session_attrs=best",
         "gssencmode=whatever",
         "channel_binding=maybe",
+        "ssl_min_protocol_version=SSLv3",
     ] {
-        let dsn = format!(
-            "{wrong}{}",
-            if wrong.contains("://") || wrong == "host" {
-                ""
-            } else {
-                " dbname=postgres"
-            }
-        );
-        same_as_psql(Some(&dsn), &base, home.path()).await;
-        assert!(
-            matches!(
-                Settings::resolve(Some(&dsn), &environment(&base)),
-                Err(Error::Settings { .. })
-            ),
-            "{dsn}"
-        );
+        let variables = place.variables();
+        same_as_psql(Some(wrong), &variables, home.path()).await;
+        let error = Settings::resolve(Some(wrong), &environment(&variables));
+        assert!(matches!(error, Err(Error::Settings { .. })), "{wrong}: {error:?}");
     }
 }
 
