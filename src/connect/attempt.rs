@@ -1,7 +1,5 @@
 //! The way to a connection: each host, each of its addresses, with and without TLS as `sslmode` allows.
 
-use std::sync::Arc;
-
 use tokio_postgres::config::{SslMode as DriverMode, SslNegotiation};
 use tokio_postgres::tls::TlsConnect;
 use tokio_postgres::{Client, Config, NoTls};
@@ -9,7 +7,7 @@ use tokio_postgres::{Client, Config, NoTls};
 use super::cancel::Canceller;
 use super::explain::explain;
 use super::facts::{Encryption, Facts, OurEnd, Route, route};
-use super::line::Line;
+use super::line::{Leash, Line};
 use super::settings::{Endpoint, Settings, SslMode, Target};
 use super::socket::{Place, Socket};
 use super::tls::{Maker, Progress, server_name};
@@ -19,7 +17,7 @@ use crate::store::session::{Session, session};
 /// A connection that is logged in and answers.
 pub(super) struct Opened {
     pub(super) client: Client,
-    pub(super) line: Arc<Line>,
+    pub(super) line: Leash,
     pub(super) task: tokio::task::JoinHandle<()>,
     pub(super) facts: Facts,
 }
@@ -136,7 +134,7 @@ struct Attempt<'a> {
 /// A log-in that succeeded.
 struct LoggedIn {
     client: Client,
-    line: Arc<Line>,
+    line: Leash,
     task: tokio::task::JoinHandle<()>,
     encryption: Encryption,
     ours: OurEnd,
@@ -162,14 +160,10 @@ impl Attempt<'_> {
             ours,
         } = self.log_in().await?;
         let found = session(&client).await.map_err(|error| Failure {
-            what: format!(
-                "logged in, but the first question failed: {}",
-                line.because(error)
-            ),
+            what: format!("logged in, but the first question failed: {}", line.judge(error)),
             last: false,
         })?;
         if let Some(what) = unsuitable(target, &found) {
-            line.leave();
             return Err(Failure {
                 what: what.to_owned(),
                 last: false,

@@ -135,20 +135,43 @@ async fn a_network_that_swallows_everything_ends_every_wait() {
     );
     connection.close().await;
     assert!(start.elapsed() < LONGEST + LONGEST);
-    // A new attempt goes on until the network is back, or until it is told to stop.
-    let stop = async { until_logged_twice(&by_proxy).await };
-    let error = Connection::open_with_retry(&by_proxy, stop).await;
-    assert!(
-        matches!(error, Err(Error::Unreachable { .. } | Error::Interrupted)),
-        "{error:?}"
-    );
 }
 
-/// Ends after a try of its own has failed, so that the other one has had its time as well.
-async fn until_logged_twice(settings: &Settings) {
-    for _ in 0..2 {
-        refused(Connection::open(settings).await);
-    }
+#[tokio::test(flavor = "multi_thread")]
+async fn trying_again_goes_on_until_the_network_is_back_or_it_is_told_to_stop() {
+    let db = database().await;
+    let socket = db.socket_dir.join(format!(".s.PGSQL.{}", db.port));
+    let proxy = Proxy::start(Target::Unix(socket)).await;
+    let dsn = format!(
+        "host=127.0.0.1 port={} user=idemctl dbname={} password=hunter2",
+        proxy.address.port(),
+        db.name
+    );
+    let settings = Settings::from_dsn(&dsn).unwrap();
+    proxy.refuse(true);
+    let heal = async {
+        // Both have failed at least once by then.
+        refused(Connection::open(&settings).await);
+        proxy.refuse(false);
+    };
+    let (opened, ()) = tokio::join!(
+        Connection::open_with_retry(&settings, std::future::pending()),
+        heal
+    );
+    assert_eq!(text(&opened.unwrap(), "select 'back'").await, "back");
+
+    proxy.refuse(true);
+    let stop = async { drop(refused(Connection::open(&settings).await)) };
+    let error = refused(Connection::open_with_retry(&settings, stop).await);
+    assert!(
+        matches!(&error, Error::Unreachable { .. } | Error::Interrupted),
+        "{error:?}"
+    );
+    assert!(!error.to_string().contains("hunter2"));
+    // A wrong setting does not get better by waiting.
+    let wrong = Settings::from_dsn(&format!("{dsn} sslmode=verify-ca")).unwrap();
+    let error = refused(Connection::open_with_retry(&wrong, std::future::pending()).await);
+    assert!(matches!(error, Error::Settings { .. }), "{error:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
