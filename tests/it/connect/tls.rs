@@ -291,3 +291,29 @@ async fn client_certificates_scram_and_channel_binding() {
         assert!(error.contains(part) && !error.contains("wrong-one"), "{error}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_without_asking_first() {
+    let stage = stage().await;
+    let more = format!(
+        "sslmode=verify-full sslrootcert={} sslnegotiation=direct",
+        stage.certificates.path("ca.crt")
+    );
+    let version: String = stage
+        .database
+        .client
+        .query_typed("select current_setting('server_version_num')", &[])
+        .await
+        .unwrap()[0]
+        .get(0);
+    let ours = stage.open("idemctl", &more).await;
+    // Servers know it from version 17 on.
+    if version.parse::<u32>().unwrap() >= 170_000 {
+        let connection = ours.unwrap();
+        assert_eq!(connection.facts().encryption, Encryption::Tls);
+        connection.canceller().cancel().await.unwrap();
+        assert_eq!(text(&connection, "select 'on'").await, "on");
+    } else {
+        assert!(matches!(refused(ours), Error::Unreachable { .. }));
+    }
+}
