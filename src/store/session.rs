@@ -38,6 +38,8 @@ select set_config('statement_timeout', $1, $4),
     types: &[Type::TEXT, Type::TEXT, Type::TEXT, Type::BOOL],
 };
 
+pub(crate) const STATEMENTS: &[Sql] = &[SESSION, LIMITS];
+
 pub(crate) const BEGIN: &str = "begin";
 pub(crate) const COMMIT: &str = "commit";
 pub(crate) const ROLLBACK: &str = "rollback";
