@@ -15,6 +15,8 @@ pub mod time;
 pub mod connect;
 #[cfg(feature = "operate")]
 pub mod janitor;
+#[doc(hidden)]
+pub mod dev;
 #[cfg(feature = "operate")]
 pub mod ops;
 #[cfg(feature = "operate")]
@@ -22,6 +24,3 @@ pub mod provider;
 #[cfg(feature = "operate")]
 pub mod stop;
 
-#[cfg(feature = "operate")]
-#[doc(hidden)]
-pub mod dev;

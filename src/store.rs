@@ -56,6 +56,8 @@ static STATEMENTS: &[&[Sql]] = &[
     purge_event::STATEMENTS,
     #[cfg(feature = "operate")]
     expired::STATEMENTS,
+    #[cfg(feature = "operate")]
+    session::STATEMENTS,
 ];
 
 /// The tables of one schema: statement texts ready to send, and what is known of the table's shape.

@@ -1,6 +1,8 @@
 //! The one test binary: everything runs against real parts.
 
+mod connect;
 mod dev;
 mod fingerprint;
+mod pgbouncer;
 mod provider_key;
 mod support;
