@@ -3,4 +3,5 @@
 mod dev;
 mod fingerprint;
 mod provider_key;
+mod purge;
 mod support;
