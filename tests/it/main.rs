@@ -1,7 +1,9 @@
 //! The one test binary: everything runs against real parts.
 
 mod dev;
+mod expired;
 mod fingerprint;
+mod janitor;
 mod provider_key;
 mod purge;
 mod support;
