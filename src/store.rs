@@ -11,6 +11,8 @@ pub(crate) mod expired;
 mod key_row;
 mod lease;
 #[cfg(feature = "operate")]
+mod list;
+#[cfg(feature = "operate")]
 pub(crate) mod migrate;
 #[cfg(feature = "operate")]
 pub(crate) mod purge;
@@ -26,6 +28,8 @@ use std::collections::HashMap;
 
 use crate::error::{Error, Result};
 
+#[cfg(feature = "operate")]
+pub use event::Event;
 pub use executor::{Answer, Cached, Executor, Params, Statement};
 pub(crate) use reserve::{Claim, NewClaim, Seen, TakenOver, unknown_status};
 pub use shape::ResponseType;
@@ -43,6 +47,8 @@ static STATEMENTS: &[&[Sql]] = &[
     key_row::STATEMENTS,
     reserve::STATEMENTS,
     lease::STATEMENTS,
+    #[cfg(feature = "operate")]
+    list::STATEMENTS,
     #[cfg(feature = "operate")]
     event::STATEMENTS,
     #[cfg(feature = "operate")]

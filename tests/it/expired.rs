@@ -89,7 +89,7 @@ async fn fail_stores_a_final_error_that_is_replayed_and_logged() {
         .unwrap();
     assert_eq!((row.get::<_, &str>(0), row.get::<_, i32>(1), row.get::<_, &str>(2)), ("failed", 500, "Outcome unknown"));
     assert!(row.get::<_, &str>(3).contains("application/problem+json"));
-    assert!(row.get::<_, bool>(4) && row.get::<_, &str>(5).contains("policy"));
+    assert!(row.get::<_, bool>(4) && row.get::<_, &str>(5).contains("no result"));
     let told: String =
         f.db.client.query_one("select last_error from idempotency where key = 'told'", &[]).await.unwrap().get(0);
     assert_eq!(told, "HTTP 503", "what the last attempt said stays");
