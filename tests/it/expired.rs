@@ -9,16 +9,23 @@ use serde_json::Value;
 
 use crate::purge::{Fixture, fixture};
 
-const RELEASE: Policy = Policy::Release { accept_double_charge: false };
+const RELEASE: Policy = Policy::Release {
+    accept_double_charge: false,
+};
 
 fn request(policy: Policy) -> Request {
-    let actor =
-        Actor { os_user: Some("janitor".to_owned()), host: Some("h1".to_owned()), reason: Some("policy".to_owned()) };
+    let actor = Actor {
+        os_user: Some("janitor".to_owned()),
+        host: Some("h1".to_owned()),
+        reason: Some("policy".to_owned()),
+    };
     Request::new(policy, actor)
 }
 
 async fn run(f: &mut Fixture, request: &Request) -> Report {
-    expired::run(&mut f.conn, &f.store, request, &Stop::never()).await.unwrap()
+    expired::run(&mut f.conn, &f.store, request, &Stop::never())
+        .await
+        .unwrap()
 }
 
 /// Rows in progress whose lease ended `ended` ago.
@@ -44,11 +51,18 @@ async fn event(f: &Fixture, key: &str) -> Vec<(String, Option<Value>, Option<Val
         .await
         .unwrap();
     let parse = |text: Option<String>| text.map(|text| serde_json::from_str(&text).unwrap());
-    rows.iter().map(|row| (row.get(0), parse(row.get(1)), parse(row.get(2)))).collect()
+    rows.iter()
+        .map(|row| (row.get(0), parse(row.get(1)), parse(row.get(2))))
+        .collect()
 }
 
 fn outcome<'a>(report: &'a Report, key: &str) -> &'a Outcome {
-    &report.items.iter().find(|item| item.id.key() == key).unwrap().outcome
+    &report
+        .items
+        .iter()
+        .find(|item| item.id.key() == key)
+        .unwrap()
+        .outcome
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -65,7 +79,11 @@ async fn report_counts_and_names_and_changes_nothing() {
     assert_eq!(first, ["lost", "old", "edge"], "the oldest lease first");
     let oldest = report.oldest_seconds.unwrap();
     assert!((10_800.0..10_900.0).contains(&oldest), "{oldest}");
-    assert_eq!(f.number("select count(*) from idempotency where status = 'in_progress'").await, 6);
+    assert_eq!(
+        f.number("select count(*) from idempotency where status = 'in_progress'")
+            .await,
+        6
+    );
     assert_eq!(f.number("select count(*) from idempotency_event").await, 0);
 }
 
@@ -87,17 +105,36 @@ async fn fail_stores_a_final_error_that_is_replayed_and_logged() {
         )
         .await
         .unwrap();
-    assert_eq!((row.get::<_, &str>(0), row.get::<_, i32>(1), row.get::<_, &str>(2)), ("failed", 500, "Outcome unknown"));
+    assert_eq!(
+        (row.get::<_, &str>(0), row.get::<_, i32>(1), row.get::<_, &str>(2)),
+        ("failed", 500, "Outcome unknown")
+    );
     assert!(row.get::<_, &str>(3).contains("application/problem+json"));
     assert!(row.get::<_, bool>(4) && row.get::<_, &str>(5).contains("no result"));
     let told: String =
-        f.db.client.query_one("select last_error from idempotency where key = 'told'", &[]).await.unwrap().get(0);
+        f.db.client
+            .query_one("select last_error from idempotency where key = 'told'", &[])
+            .await
+            .unwrap()
+            .get(0);
     assert_eq!(told, "HTTP 503", "what the last attempt said stays");
-    assert_eq!(f.number("select count(*) from idempotency where key = 'fresh' and status = 'in_progress'").await, 1);
+    assert_eq!(
+        f.number("select count(*) from idempotency where key = 'fresh' and status = 'in_progress'")
+            .await,
+        1
+    );
     let events = event(&f, "silent").await;
-    let [(action, Some(before), Some(after))] = &events[..] else { panic!("{events:?}") };
-    assert_eq!((action.as_str(), &before["status"], &after["status"]), ("fail", &"in_progress".into(), &"failed".into()));
-    assert!(after.get("response").is_none() && after["response_bytes"].as_i64() > Some(100), "{after}");
+    let [(action, Some(before), Some(after))] = &events[..] else {
+        panic!("{events:?}")
+    };
+    assert_eq!(
+        (action.as_str(), &before["status"], &after["status"]),
+        ("fail", &"in_progress".into(), &"failed".into())
+    );
+    assert!(
+        after.get("response").is_none() && after["response_bytes"].as_i64() > Some(100),
+        "{after}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -113,11 +150,23 @@ async fn release_leaves_rows_of_a_provider_unless_a_double_charge_is_accepted() 
     wanted.dry_run = false;
     let report = run(&mut f, &wanted).await;
     assert_eq!(outcome(&report, "plain"), &Outcome::Released);
-    assert_eq!(outcome(&report, "charged"), &Outcome::LeftForProvider("acme".to_owned()));
+    assert_eq!(
+        outcome(&report, "charged"),
+        &Outcome::LeftForProvider("acme".to_owned())
+    );
     assert_eq!(f.keys().await, ["charged"]);
     let events = event(&f, "plain").await;
-    assert!(matches!(&events[..], [(action, Some(_), None)] if action == "release"), "{events:?}");
-    let report = run(&mut f, &request(Policy::Release { accept_double_charge: true })).await;
+    assert!(
+        matches!(&events[..], [(action, Some(_), None)] if action == "release"),
+        "{events:?}"
+    );
+    let report = run(
+        &mut f,
+        &request(Policy::Release {
+            accept_double_charge: true,
+        }),
+    )
+    .await;
     assert_eq!(outcome(&report, "charged"), &Outcome::Released);
     let accepted = "select count(*) from idempotency_event where (details->>'accept_double_charge')::bool";
     assert_eq!(f.number(accepted).await, 1);
@@ -127,7 +176,13 @@ async fn release_leaves_rows_of_a_provider_unless_a_double_charge_is_accepted() 
 async fn rows_that_stay_do_not_keep_later_ones_from_their_turn() {
     let mut f = fixture().await;
     for i in 0..6 {
-        stuck(&f, &format!("left{i}"), &format!("{} hours", 30 - i), Some("acme")).await;
+        stuck(
+            &f,
+            &format!("left{i}"),
+            &format!("{} hours", 30 - i),
+            Some("acme"),
+        )
+        .await;
     }
     stuck(&f, "last", "1 hour", None).await;
     let mut wanted = request(RELEASE);
@@ -145,7 +200,13 @@ async fn rows_that_stay_do_not_keep_later_ones_from_their_turn() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_poison_row_a_locked_row_and_a_lost_race_do_not_stop_the_rest() {
     let mut f = fixture().await;
-    for (key, hours) in [("poison", 9), ("locked", 8), ("retaken", 7), ("retaken-by-an-old-service", 6), ("good", 5)] {
+    for (key, hours) in [
+        ("poison", 9),
+        ("locked", 8),
+        ("retaken", 7),
+        ("retaken-by-an-old-service", 6),
+        ("good", 5),
+    ] {
         stuck(&f, key, &format!("{hours} hours"), None).await;
     }
     // The poison row cannot be changed; while it is tried, a retry takes two others over.
@@ -161,9 +222,14 @@ async fn a_poison_row_a_locked_row_and_a_lost_race_do_not_stop_the_rest() {
     )
     .await;
     let gate = f.db.connect().await;
-    gate.batch_execute("begin; select pg_advisory_xact_lock(4711)").await.unwrap();
+    gate.batch_execute("begin; select pg_advisory_xact_lock(4711)")
+        .await
+        .unwrap();
     let locker = f.db.connect().await;
-    locker.batch_execute("begin; select from idempotency where key = 'locked' for update").await.unwrap();
+    locker
+        .batch_execute("begin; select from idempotency where key = 'locked' for update")
+        .await
+        .unwrap();
     let other = f.db.connect().await;
     let wanted = request(Policy::Fail);
     let tick = run(&mut f, &wanted);
@@ -183,12 +249,26 @@ async fn a_poison_row_a_locked_row_and_a_lost_race_do_not_stop_the_rest() {
         gate.batch_execute("rollback").await.unwrap();
     };
     let (report, ()) = tokio::join!(tick, retry);
-    assert!(matches!(outcome(&report, "poison"), Outcome::Error(text) if text.contains("no")), "{report:?}");
-    assert!(matches!(outcome(&report, "locked"), Outcome::Error(text) if text.contains("55P03")), "{report:?}");
+    assert!(
+        matches!(outcome(&report, "poison"), Outcome::Error(text) if text.contains("no")),
+        "{report:?}"
+    );
+    assert!(
+        matches!(outcome(&report, "locked"), Outcome::Error(text) if text.contains("55P03")),
+        "{report:?}"
+    );
     assert_eq!(outcome(&report, "retaken"), &Outcome::Changed);
     assert_eq!(outcome(&report, "retaken-by-an-old-service"), &Outcome::Changed);
     assert_eq!(outcome(&report, "good"), &Outcome::Failed);
     assert_eq!((report.changed(), report.errors()), (1, 2));
-    assert_eq!(f.number("select count(*) from idempotency_event").await, 1, "no event without a change");
-    assert_eq!(f.number("select count(*) from idempotency where status = 'in_progress'").await, 4);
+    assert_eq!(
+        f.number("select count(*) from idempotency_event").await,
+        1,
+        "no event without a change"
+    );
+    assert_eq!(
+        f.number("select count(*) from idempotency where status = 'in_progress'")
+            .await,
+        4
+    );
 }

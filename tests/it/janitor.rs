@@ -27,7 +27,10 @@ fn config(connection: Settings, purge: Option<&str>, expired: Option<&str>) -> C
     Config {
         connection,
         schema: None,
-        purge: purge.map(|line| Plan { schedule: schedule(line), request: request() }),
+        purge: purge.map(|line| Plan {
+            schedule: schedule(line),
+            request: request(),
+        }),
         expired: expired.map(|line| Plan {
             schedule: schedule(line),
             request: expired::Request::new(Policy::Report, Actor::default()),
@@ -77,7 +80,13 @@ impl Running {
             };
             service::run(receiver, &clock, &stop, &observe).await
         });
-        Self { config, stopper, events, seen, task }
+        Self {
+            config,
+            stopper,
+            events,
+            seen,
+            task,
+        }
     }
 
     async fn wait_for(&mut self, part: &str) -> String {
@@ -96,12 +105,21 @@ impl Running {
     }
 
     fn count(&self, part: &str) -> usize {
-        self.seen.lock().unwrap().iter().filter(|event| event.contains(part)).count()
+        self.seen
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|event| event.contains(part))
+            .count()
     }
 
     async fn stop(self) {
         self.stopper.soft();
-        tokio::time::timeout(Duration::from_secs(10), self.task).await.expect("an end").unwrap().unwrap();
+        tokio::time::timeout(Duration::from_secs(10), self.task)
+            .await
+            .expect("an end")
+            .unwrap()
+            .unwrap();
     }
 }
 
@@ -110,14 +128,26 @@ async fn jobs_run_on_schedule_and_missed_runs_are_one() {
     let f = fixture().await;
     f.done(10, 48).await;
     let (clock, seconds) = clock();
-    let mut janitor = Running::start(config(f.db.settings(), Some("0 3 * * *"), Some("*/5 * * * *")), clock);
-    assert!(janitor.wait_for("scheduled purge").await.ends_with("2026-11-29T03:00:00+00:00"));
+    let mut janitor = Running::start(
+        config(f.db.settings(), Some("0 3 * * *"), Some("*/5 * * * *")),
+        clock,
+    );
+    assert!(
+        janitor
+            .wait_for("scheduled purge")
+            .await
+            .ends_with("2026-11-29T03:00:00+00:00")
+    );
     // It sleeps a second by the clock that it read, then looks again: three days later.
     seconds.fetch_add(3 * 86_400, Ordering::SeqCst);
     janitor.wait_for("finished purge deleted 10 rows").await;
     let next = janitor.wait_for("scheduled purge").await;
     assert!(next.ends_with("2026-12-02T03:00:00+00:00"), "{next}");
-    assert_eq!(janitor.count("finished purge"), 1, "three missed nights are one run");
+    assert_eq!(
+        janitor.count("finished purge"),
+        1,
+        "three missed nights are one run"
+    );
     janitor.stop().await;
     assert_eq!(f.logged().await, 10);
 }
@@ -126,9 +156,15 @@ async fn jobs_run_on_schedule_and_missed_runs_are_one() {
 async fn a_database_that_is_away_is_tried_again_and_its_table_too() {
     let f = fixture().await;
     f.done(10, 48).await;
-    let proxy = Proxy::start(Target::Unix(f.db.socket_dir.join(format!(".s.PGSQL.{}", f.db.port)))).await;
+    let proxy = Proxy::start(Target::Unix(
+        f.db.socket_dir.join(format!(".s.PGSQL.{}", f.db.port)),
+    ))
+    .await;
     proxy.refuse(true);
-    let url = format!("postgresql://idemctl@{}/{}?sslmode=disable", proxy.address, f.db.name);
+    let url = format!(
+        "postgresql://idemctl@{}/{}?sslmode=disable",
+        proxy.address, f.db.name
+    );
     let every_second = config(settings(&url), Some("* * * * * *"), None);
     let mut janitor = Running::start(every_second, Clock::system());
     janitor.wait_for("not run purge again=true").await;
@@ -153,10 +189,26 @@ async fn a_new_configuration_is_taken_up_between_runs() {
     let (clock, _) = clock();
     let mut janitor = Running::start(config(f.db.settings(), Some("0 0 1 1 *"), None), clock);
     janitor.wait_for("scheduled purge 2027-01-01").await;
-    janitor.config.send(Arc::new(config(f.db.settings(), Some("0 4 * * *"), Some("0 5 * * *")))).unwrap();
-    let events = [janitor.wait_for("scheduled").await, janitor.wait_for("scheduled").await];
-    assert!(events.iter().any(|e| e.contains("purge 2026-11-29T04:00")), "{events:?}");
-    assert!(events.iter().any(|e| e.contains("expired 2026-11-29T05:00")), "{events:?}");
+    janitor
+        .config
+        .send(Arc::new(config(
+            f.db.settings(),
+            Some("0 4 * * *"),
+            Some("0 5 * * *"),
+        )))
+        .unwrap();
+    let events = [
+        janitor.wait_for("scheduled").await,
+        janitor.wait_for("scheduled").await,
+    ];
+    assert!(
+        events.iter().any(|e| e.contains("purge 2026-11-29T04:00")),
+        "{events:?}"
+    );
+    assert!(
+        events.iter().any(|e| e.contains("expired 2026-11-29T05:00")),
+        "{events:?}"
+    );
     janitor.stop().await;
 }
 
@@ -167,10 +219,19 @@ async fn once_runs_each_job_and_one_failure_does_not_hide_the_other() {
     f.execute("insert into idempotency (client_id, key, fingerprint, locked_until) values ('s', 'stuck', '', now() - interval '1 h')").await;
     let both = config(f.db.settings(), Some("@daily"), Some("@hourly"));
     let done = run_once(&both, &Stop::never()).await.unwrap();
-    let text: Vec<String> = done.iter().map(|done| format!("{}: {done}", done.job())).collect();
-    assert_eq!(text, ["purge: deleted 10 rows in 1 batches", "expired: 1 stuck rows"]);
-    f.execute("create function no() returns trigger language plpgsql as $$ begin raise exception 'never'; end $$;
-               create trigger no before delete on idempotency for each row execute function no()").await;
+    let text: Vec<String> = done
+        .iter()
+        .map(|done| format!("{}: {done}", done.job()))
+        .collect();
+    assert_eq!(
+        text,
+        ["purge: deleted 10 rows in 1 batches", "expired: 1 stuck rows"]
+    );
+    f.execute(
+        "create function no() returns trigger language plpgsql as $$ begin raise exception 'never'; end $$;
+               create trigger no before delete on idempotency for each row execute function no()",
+    )
+    .await;
     f.done(10, 48).await;
     let done = run_once(&both, &Stop::never()).await.unwrap();
     assert!(done[0].cause().unwrap().to_string().contains("never"), "{done:?}");

@@ -4,6 +4,7 @@ mod dev;
 mod expired;
 mod fingerprint;
 mod janitor;
+mod janitor_cli;
 mod provider_key;
 mod purge;
 mod support;

@@ -177,6 +177,7 @@ pub(crate) fn start_logging(args: &GlobalArgs, daemon: bool) {
     // A second call (in-process tests) keeps the first subscriber.
     let _already_set = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
         .with_max_level(level)
         .with_target(false)
         .try_init();
