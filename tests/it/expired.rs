@@ -234,7 +234,7 @@ async fn a_poison_row_a_locked_row_and_a_lost_race_do_not_stop_the_rest() {
     let wanted = request(Policy::Fail);
     let tick = run(&mut f, &wanted);
     let retry = async {
-        let waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted";
+        let waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted and database = (select oid from pg_database where datname = current_database())";
         while other.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0) == 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

@@ -28,7 +28,7 @@ async fn until(f: &Fixture, sql: &str) {
 }
 
 /// A backend that is in the middle of a batch.
-const DELETING: &str = "select count(*) from pg_stat_activity where state = 'active' and query like '%purge_range%' and pid <> pg_backend_pid()";
+const DELETING: &str = "select count(*) from pg_stat_activity where state = 'active' and query like '%purge_range%' and datname = current_database() and pid <> pg_backend_pid()";
 
 struct ConfigFile {
     path: PathBuf,
@@ -261,7 +261,10 @@ async fn once_and_check() {
         ("[retention]\ndone = \"10s\"\n", "retention.done"),
     ] {
         let file = ConfigFile::new(text);
-        let output = idemctl(&["janitor", "--check", "-c", file.path()]).on("user=x").run().await;
+        let output = idemctl(&["janitor", "--check", "-c", file.path()])
+            .on("user=x")
+            .run()
+            .await;
         assert_eq!(output.code, 2, "{text}: {}", output.transcript());
         assert!(output.stderr.contains(part), "{text}: {}", output.transcript());
     }

@@ -76,7 +76,7 @@ async fn a_hard_stop_gives_the_batch_up() {
     let mut silent = |_: &purge::Progress| {};
     let purge = purge::run(&mut f.conn, &f.store, &wanted, &mut silent, &stop);
     let hard = async {
-        let sql = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like '%purge_range%'";
+        let sql = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like '%purge_range%' and datname = current_database()";
         while watcher.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) == 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -88,7 +88,7 @@ async fn a_hard_stop_gives_the_batch_up() {
     locker.batch_execute("rollback").await.unwrap();
     // The statement does not go on without us.
     while watcher
-        .query_one("select count(*) from pg_stat_activity where query like '%purge_range%' and state <> 'idle' and pid <> pg_backend_pid()", &[])
+        .query_one("select count(*) from pg_stat_activity where query like '%purge_range%' and datname = current_database() and state <> 'idle' and pid <> pg_backend_pid()", &[])
         .await
         .unwrap()
         .get::<_, i64>(0)

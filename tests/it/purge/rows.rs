@@ -175,7 +175,7 @@ async fn a_row_that_changes_under_the_delete_stays() {
     let release = async {
         // The purge is seen to wait for the row before the row changes.
         loop {
-            let sql = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like '%purge_range%'";
+            let sql = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like '%purge_range%' and datname = current_database()";
             if watcher.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) > 0 {
                 break;
             }
