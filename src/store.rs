@@ -12,6 +12,7 @@ mod key_row;
 mod lease;
 #[cfg(feature = "operate")]
 mod list;
+#[cfg(feature = "operate")]
 pub(crate) mod migrate;
 #[cfg(feature = "operate")]
 pub(crate) mod purge;

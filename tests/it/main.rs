@@ -2,7 +2,11 @@
 
 mod connect;
 mod dev;
+mod expired;
 mod fingerprint;
 mod pgbouncer;
+mod janitor;
+mod janitor_cli;
 mod provider_key;
+mod purge;
 mod support;

@@ -2,6 +2,8 @@
 
 pub(crate) mod config;
 pub(crate) mod inspect;
+pub(crate) mod janitor;
 pub(crate) mod key_arg;
 pub(crate) mod list;
+pub(crate) mod purge;
 pub(crate) mod release;
