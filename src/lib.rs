@@ -13,6 +13,12 @@ pub mod time;
 #[cfg(feature = "operate")]
 pub mod connect;
 #[cfg(feature = "operate")]
+pub mod janitor;
+#[cfg(feature = "operate")]
 pub mod ops;
 #[cfg(feature = "operate")]
 pub mod stop;
+
+#[cfg(feature = "operate")]
+#[doc(hidden)]
+pub mod dev;

@@ -2,6 +2,8 @@
 //! No other module writes SQL.
 
 #[cfg(feature = "operate")]
+pub(crate) mod bootstrap;
+#[cfg(feature = "operate")]
 pub(crate) mod event;
 mod executor;
 #[cfg(feature = "operate")]
@@ -15,6 +17,8 @@ pub(crate) mod purge;
 #[cfg(feature = "operate")]
 mod purge_event;
 mod reserve;
+#[cfg(feature = "operate")]
+pub(crate) mod session;
 pub(crate) mod shape;
 mod sql;
 

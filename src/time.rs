@@ -2,8 +2,9 @@
 
 use std::error::Error as StdError;
 
+use bytes::BytesMut;
 use chrono::{DateTime, SecondsFormat, Utc};
-use tokio_postgres::types::{FromSql, Type};
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
 /// Microseconds from the Unix epoch to PostgreSQL's own epoch, 2000-01-01.
 const EPOCH_OFFSET_MICROS: i64 = 946_684_800_000_000;
@@ -24,6 +25,24 @@ impl Timestamp {
         self.0
             .checked_add(EPOCH_OFFSET_MICROS)
             .and_then(DateTime::from_timestamp_micros)
+    }
+}
+
+#[cfg(feature = "operate")]
+impl Timestamp {
+    /// Before every other time.
+    pub(crate) const NEG_INFINITY: Self = Self(i64::MIN);
+
+    /// The earliest time that PostgreSQL has besides `-infinity`: 24 November 4714 BC (manual, section 8.5).
+    const EARLIEST: Self = Self(-211_813_488_000_000_000);
+
+    /// The next time that PostgreSQL can hold: a microsecond later.
+    pub(crate) fn successor(self) -> Self {
+        if self == Self::NEG_INFINITY {
+            Self::EARLIEST
+        } else {
+            Self(self.0.saturating_add(1))
+        }
     }
 }
 
@@ -54,6 +73,19 @@ impl<'a> FromSql<'a> for Timestamp {
     fn accepts(ty: &Type) -> bool {
         *ty == Type::TIMESTAMPTZ
     }
+}
+
+impl ToSql for Timestamp {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn StdError + Sync + Send>> {
+        out.extend_from_slice(&self.0.to_be_bytes());
+        Ok(IsNull::No)
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        <Self as FromSql<'_>>::accepts(ty)
+    }
+
+    to_sql_checked!();
 }
 
 #[cfg(test)]

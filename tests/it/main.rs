@@ -1,4 +1,6 @@
 //! The one test binary: everything runs against real parts.
 
+mod dev;
 mod fingerprint;
 mod provider_key;
+mod support;
