@@ -171,16 +171,11 @@ pub(crate) fn set_lock_timeout(timeout: Duration) -> String {
     format!("set local lock_timeout = {}", timeout.as_millis().max(1))
 }
 
-/// What a transaction that only holds the lock needs before it does so: no snapshot between its statements, and
-/// nobody who ends it because it is idle.
-pub(crate) const HOLD: [&str; 2] = [
-    "set transaction isolation level read committed",
-    "set local idle_in_transaction_session_timeout = 0",
-];
-
-/// A query's portal stays open, with its snapshot, until the next statement takes its place or the transaction
-/// ends; an index build would wait for that snapshot, and we for the build. This statement needs no snapshot.
-pub(crate) const DROP_SNAPSHOT: &str = HOLD[1];
+/// Nobody shall end the transaction that only holds the lock because it is idle.
+///
+/// It also ends the snapshot of the query before it: a query's portal stays open, with its snapshot, until the next
+/// statement takes its place, and an index build would wait for that snapshot, and we for the build.
+pub(crate) const HOLD: &str = "set local idle_in_transaction_session_timeout = 0";
 
 /// PostgreSQL 17 also has a limit on whole transactions.
 pub(crate) const NO_TRANSACTION_TIMEOUT: &str =

@@ -58,6 +58,9 @@ pub async fn run(settings: &Settings, schema: Option<&str>, options: &Options) -
 fn patient(settings: &Settings) -> Settings {
     let mut settings = settings.clone();
     settings.timeouts.statement = LONGEST_STATEMENT;
+    // An index build waits for open transactions, and nobody queues behind it. Where a wait for a lock must be
+    // short, the transaction itself says so.
+    settings.timeouts.lock = LONGEST_STATEMENT;
     settings
 }
 
@@ -77,7 +80,7 @@ async fn locked(guard: &mut Connection, runner: &mut Runner<'_>, first_answer: D
     let mut told = false;
     loop {
         let tx = guard.begin().await?;
-        hold(&tx).await?;
+        tx.run(&sql::command(sql::NO_TRANSACTION_TIMEOUT), &[]).await?;
         if try_lock(&tx).await? {
             let result = runner.migrate(&tx, first_answer).await;
             // Everything is recorded by the other connection; this one only lets go of the lock.
@@ -93,18 +96,10 @@ async fn locked(guard: &mut Connection, runner: &mut Runner<'_>, first_answer: D
     }
 }
 
-async fn hold(tx: &Tx<'_>) -> Result<()> {
-    for text in sql::HOLD {
-        tx.run(&sql::command(text), &[]).await?;
-    }
-    tx.run(&sql::command(sql::NO_TRANSACTION_TIMEOUT), &[]).await?;
-    Ok(())
-}
-
 /// Takes the lock, or takes it once more where this transaction has it already.
 async fn try_lock(tx: &Tx<'_>) -> Result<bool> {
     let answer = tx.run(&sql::try_lock(), &[/* lock */ &sql::LOCK]).await?;
-    tx.run(&sql::command(sql::DROP_SNAPSHOT), &[]).await?;
+    tx.run(&sql::command(sql::HOLD), &[]).await?;
     Ok(answer.rows.first().is_some_and(|row| row.get("locked")))
 }
 
