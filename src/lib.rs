@@ -1,5 +1,6 @@
 //! Idempotency keys in PostgreSQL.
 
+pub mod duration;
 pub mod error;
 pub mod fingerprint;
 pub mod key;
@@ -16,6 +17,8 @@ pub mod connect;
 pub mod janitor;
 #[cfg(feature = "operate")]
 pub mod ops;
+#[cfg(feature = "operate")]
+pub mod provider;
 #[cfg(feature = "operate")]
 pub mod stop;
 

@@ -11,6 +11,8 @@ pub(crate) mod expired;
 mod key_row;
 mod lease;
 #[cfg(feature = "operate")]
+mod list;
+#[cfg(feature = "operate")]
 pub(crate) mod migrate;
 #[cfg(feature = "operate")]
 pub(crate) mod purge;
@@ -26,6 +28,8 @@ use std::collections::HashMap;
 
 use crate::error::{Error, Result};
 
+#[cfg(feature = "operate")]
+pub use event::Event;
 pub use executor::{Answer, Cached, Executor, Params, Statement};
 pub(crate) use reserve::{Claim, NewClaim, Seen, TakenOver, unknown_status};
 pub use shape::ResponseType;
@@ -34,15 +38,11 @@ pub(crate) use sql::{Sql, Tables, quote_ident};
 /// Every statement that the store sends to the tables. A test prepares and explains each on a plain and on a
 /// partitioned table, so a constant that is not listed here is found there.
 static STATEMENTS: &[&[Sql]] = &[
-    #[cfg(feature = "operate")]
-    migrate::STATEMENTS,
-    #[cfg(feature = "operate")]
-    migrate::INDEX_STATEMENTS,
-    #[cfg(feature = "operate")]
-    migrate::LOOK_STATEMENTS,
     key_row::STATEMENTS,
     reserve::STATEMENTS,
     lease::STATEMENTS,
+    #[cfg(feature = "operate")]
+    list::STATEMENTS,
     #[cfg(feature = "operate")]
     event::STATEMENTS,
     #[cfg(feature = "operate")]
@@ -51,6 +51,12 @@ static STATEMENTS: &[&[Sql]] = &[
     purge_event::STATEMENTS,
     #[cfg(feature = "operate")]
     expired::STATEMENTS,
+    #[cfg(feature = "operate")]
+    migrate::STATEMENTS,
+    #[cfg(feature = "operate")]
+    migrate::INDEX_STATEMENTS,
+    #[cfg(feature = "operate")]
+    migrate::LOOK_STATEMENTS,
 ];
 
 /// The tables of one schema: statement texts ready to send, and what is known of the table's shape.

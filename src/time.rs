@@ -17,6 +17,24 @@ const EPOCH_OFFSET_MICROS: i64 = 946_684_800_000_000;
 pub struct Timestamp(i64);
 
 impl Timestamp {
+    /// From microseconds since 2000-01-01, PostgreSQL's own count.
+    pub(crate) fn from_micros(micros: i64) -> Self {
+        Self(micros)
+    }
+
+    /// Microseconds since 2000-01-01, PostgreSQL's own count.
+    pub(crate) fn to_micros(self) -> i64 {
+        self.0
+    }
+
+    /// Later by a duration; `None` for the infinities and beyond the range.
+    pub fn checked_add(self, duration: std::time::Duration) -> Option<Self> {
+        self.to_utc()?;
+        self.0
+            .checked_add(i64::try_from(duration.as_micros()).ok()?)
+            .map(Self)
+    }
+
     /// The time as chrono has it; `None` for the infinities and for what lies outside chrono's range.
     pub fn to_utc(self) -> Option<DateTime<Utc>> {
         if self.0 == i64::MAX || self.0 == i64::MIN {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::json::Value;
+use super::json::{Pointer, Value};
 use crate::error::{Error, Result};
 
 /// The fields that define an operation (amount, currency, recipient ...), as JSON Pointers (RFC 6901).
@@ -43,8 +43,9 @@ impl Fields {
         }
         let mut tree = Node::Below(BTreeMap::new());
         for pointer in &pointers {
-            let tokens = tokens(pointer).or_else(invalid)?;
-            if !tree.add(&tokens) {
+            let parsed =
+                Pointer::parse(pointer).or_else(|reason| invalid(format!("name a place that {reason}")))?;
+            if !tree.add(parsed.tokens()) {
                 return invalid(format!(
                     "name {pointer:?} twice, or it lies within another field that is named"
                 ));
@@ -124,33 +125,6 @@ impl Node {
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
         }
     }
-}
-
-/// The reference tokens of a JSON Pointer, unescaped (RFC 6901 sections 3 and 4); otherwise what is wrong.
-pub(crate) fn tokens(pointer: &str) -> Result<Vec<String>, String> {
-    if pointer.is_empty() {
-        return Ok(Vec::new());
-    }
-    let Some(rest) = pointer.strip_prefix('/') else {
-        return Err(format!(
-            "have the JSON Pointer {pointer:?}, which does not begin with /"
-        ));
-    };
-    rest.split('/')
-        .map(|token| {
-            let stray = token
-                .split('~')
-                .skip(1)
-                .any(|after| !after.starts_with(['0', '1']));
-            if stray {
-                return Err(format!(
-                    "have the JSON Pointer {pointer:?}, where ~ is not written ~0"
-                ));
-            }
-            // In this order: ~01 is ~1, not /.
-            Ok(token.replace("~1", "/").replace("~0", "~"))
-        })
-        .collect()
 }
 
 fn invalid<T>(reason: String) -> Result<T> {

@@ -4,9 +4,12 @@
 //! different payments one.
 
 mod parse;
+mod pointer;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+
+pub(crate) use pointer::Pointer;
 
 use super::number;
 use crate::error::{Error, Result};
@@ -54,6 +57,16 @@ impl Value {
         let mut out = String::new();
         self.write(&mut out, Numbers::AsWritten);
         out
+    }
+
+    /// The text of a string, a number (as written) or a boolean; `None` for the others.
+    #[cfg(feature = "operate")]
+    pub(crate) fn scalar_text(&self) -> Option<String> {
+        match self {
+            Self::String(text) | Self::Number(text) => Some(text.clone()),
+            Self::Bool(bool) => Some(bool.to_string()),
+            Self::Null | Self::Array(_) | Self::Object(_) => None,
+        }
     }
 
     fn write(&self, out: &mut String, numbers: Numbers) {

@@ -1,12 +1,14 @@
 //! The event log: appended in the same transaction as the change that it describes.
 
 use serde_json::Value;
+use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::{Executor, Sql, Store, one_row};
 use crate::error::{Error, Result};
 use crate::key::KeyId;
 use crate::ops::actor::Actor;
+use crate::time::Timestamp;
 
 /// A row of the table `k` as the event log keeps it: everything but the response's bytes.
 ///
@@ -57,7 +59,44 @@ select ",
     types: &[Type::TEXT, Type::TEXT],
 };
 
-pub(crate) const STATEMENTS: &[Sql] = &[APPEND_EVENT, SNAPSHOT];
+const HISTORY: Sql = Sql {
+    name: "history",
+    text: "-- idemctl:history
+select e.id, e.at, e.action, e.db_user, e.os_user, e.host, e.reason, e.before::text as before,
+       e.after::text as after, e.details::text as details
+  from {events} e
+ where e.client_id = $1 and e.key = $2
+ order by e.id desc
+ limit $3",
+    types: &[Type::TEXT, Type::TEXT, Type::INT8],
+};
+
+pub(crate) const STATEMENTS: &[Sql] = &[APPEND_EVENT, SNAPSHOT, HISTORY];
+
+/// One entry of the event log.
+#[derive(Debug, Clone)]
+pub struct Event {
+    /// Its number; later events have higher ones.
+    pub id: i64,
+    /// When, by the database's clock.
+    pub at: Timestamp,
+    /// The verb.
+    pub action: String,
+    /// Session user of the database.
+    pub db_user: String,
+    /// User of the operating system, as the acting program said.
+    pub os_user: Option<String>,
+    /// Host, as the acting program said.
+    pub host: Option<String>,
+    /// Why.
+    pub reason: Option<String>,
+    /// The row before, without the response's bytes.
+    pub before: Option<Value>,
+    /// The row after; `None` when it is gone.
+    pub after: Option<Value>,
+    /// What else belongs to the verb.
+    pub details: Option<Value>,
+}
 
 /// An event that is about to be written.
 #[derive(Debug, Clone, Default)]
@@ -133,6 +172,44 @@ impl Store {
             .map(|row| parse_row_json(row.get("row")))
             .transpose()
     }
+}
+
+impl Store {
+    /// Events of one key, newest first.
+    pub(crate) async fn history(
+        &self,
+        executor: &impl Executor,
+        id: &KeyId,
+        limit: u32,
+    ) -> Result<Vec<Event>> {
+        let answer = executor
+            .run(
+                self.statement(&HISTORY),
+                &[
+                    /* client_id */ &id.client_id(),
+                    /* key */ &id.key(),
+                    /* limit */ &i64::from(limit),
+                ],
+            )
+            .await?;
+        answer.rows.iter().map(event).collect()
+    }
+}
+
+fn event(row: &Row) -> Result<Event> {
+    let json = |column: &str| row.get::<_, Option<&str>>(column).map(parse_row_json).transpose();
+    Ok(Event {
+        id: row.get("id"),
+        at: row.get("at"),
+        action: row.get("action"),
+        db_user: row.get("db_user"),
+        os_user: row.get("os_user"),
+        host: row.get("host"),
+        reason: row.get("reason"),
+        before: json("before")?,
+        after: json("after")?,
+        details: json("details")?,
+    })
 }
 
 /// Reads what [`row_json`] gave.

@@ -7,11 +7,9 @@ use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use super::event::{parse_row_json, row_json};
-use super::lease::headers_text;
 use super::{Executor, Sql, Store, one_row};
 use crate::error::Result;
 use crate::key::KeyId;
-use crate::response::Response;
 use crate::time::Timestamp;
 
 /// In progress, and the lease ended more than `$1` seconds ago. `-infinity` counts as ended, `infinity` never.
@@ -21,15 +19,15 @@ macro_rules! stuck {
     };
 }
 
-/// The row as it was seen: key `$2`, `$3`, token `$4`, attempt `$5`, and still stuck. A retry that took the row
+/// The row as it was seen: key `$2`, `$3`, token `$4`, attempt `$5`, and still stuck (`$1` null: in progress,
+/// whatever its lease; only for an operator who takes a live lease away). A retry that took the row
 /// over changed the token (or, knowing only the old columns, the lease), so its row is not met.
 macro_rules! as_seen {
     () => {
         concat!(
             "client_id = $2 and key = $3
-   and lease_token is not distinct from $4 and attempt = $5
-   and ",
-            stuck!()
+   and lease_token is not distinct from $4 and attempt = $5 and status = 'in_progress'
+   and ($1::float8 is null or locked_until <= now() - make_interval(secs => $1))"
         )
     };
 }
@@ -87,8 +85,8 @@ const EXPIRED_FAIL: Sql = Sql {
     text: concat!(
         "-- idemctl:expired_fail
 update {keys}
-   set status = 'failed', status_code = $6, response = $7::json, response_headers = $8::jsonb,
-       response_body = $9, completed_at = now(), last_error = coalesce(last_error, $10)
+   set status = 'failed', status_code = $6, response = $7::json, response_body = null,
+       response_headers = $8::jsonb, completed_at = now(), last_error = coalesce(last_error, $9)
  where ",
         as_seen!()
     ),
@@ -101,7 +99,6 @@ update {keys}
         Type::INT4,
         Type::TEXT,
         Type::TEXT,
-        Type::BYTEA,
         Type::TEXT,
     ],
 };
@@ -143,6 +140,30 @@ impl Stuck {
             provider: row.get("provider"),
         }
     }
+}
+
+impl From<&crate::record::Record> for Stuck {
+    fn from(record: &crate::record::Record) -> Self {
+        Self {
+            id: record.id.clone(),
+            locked_until: record.locked_until,
+            token: record.lease_token,
+            attempt: record.attempt,
+            provider: record.provider.clone(),
+        }
+    }
+}
+
+/// The final error that stands in for an answer nobody knows.
+#[derive(Debug, Clone)]
+pub(crate) struct FinalError<'a> {
+    pub(crate) status_code: i32,
+    /// JSON.
+    pub(crate) body: &'a str,
+    /// JSON, as the column keeps them.
+    pub(crate) headers: &'a str,
+    /// Written where no attempt left a reason.
+    pub(crate) last_error: &'a str,
 }
 
 impl Store {
@@ -202,14 +223,14 @@ impl Store {
     pub(crate) async fn expired_lock(
         &self,
         tx: &impl Executor,
-        older_than: Duration,
+        older_than: Option<Duration>,
         seen: &Stuck,
     ) -> Result<Option<serde_json::Value>> {
         let answer = tx
             .run(
                 self.statement(&EXPIRED_LOCK),
                 &[
-                    /* older_than */ &older_than.as_secs_f64(),
+                    /* older_than */ &older_than.map(|age| age.as_secs_f64()),
                     /* client_id */ &seen.id.client_id(),
                     /* key */ &seen.id.key(),
                     /* lease_token */ &seen.token,
@@ -224,32 +245,28 @@ impl Store {
             .transpose()
     }
 
-    /// Stores a final error on a row that is still as it was seen; `false` when it is not. `last_error` is written
-    /// where no attempt left a reason.
+    /// Stores a final error on a row that is still as it was seen; `false` when it is not.
     pub(crate) async fn expired_fail(
         &self,
         tx: &impl Executor,
-        older_than: Duration,
+        older_than: Option<Duration>,
         seen: &Stuck,
-        response: &Response,
-        last_error: &str,
+        error: &FinalError<'_>,
     ) -> Result<bool> {
         let statement = self.statement(&EXPIRED_FAIL);
-        let (json, bytes) = self.columns_for(response.body());
         let answer = tx
             .run(
                 statement,
                 &[
-                    /* older_than */ &older_than.as_secs_f64(),
+                    /* older_than */ &older_than.map(|age| age.as_secs_f64()),
                     /* client_id */ &seen.id.client_id(),
                     /* key */ &seen.id.key(),
                     /* lease_token */ &seen.token,
                     /* attempt */ &seen.attempt,
-                    /* status_code */ &i32::from(response.status_code()),
-                    /* response */ &json,
-                    /* response_headers */ &headers_text(response),
-                    /* response_body */ &bytes,
-                    /* last_error */ &last_error,
+                    /* status_code */ &error.status_code,
+                    /* response */ &error.body,
+                    /* response_headers */ &error.headers,
+                    /* last_error */ &error.last_error,
                 ],
             )
             .await?;
@@ -260,7 +277,7 @@ impl Store {
     pub(crate) async fn expired_release(
         &self,
         tx: &impl Executor,
-        older_than: Duration,
+        older_than: Option<Duration>,
         seen: &Stuck,
     ) -> Result<bool> {
         let statement = self.statement(&EXPIRED_RELEASE);
@@ -268,7 +285,7 @@ impl Store {
             .run(
                 statement,
                 &[
-                    /* older_than */ &older_than.as_secs_f64(),
+                    /* older_than */ &older_than.map(|age| age.as_secs_f64()),
                     /* client_id */ &seen.id.client_id(),
                     /* key */ &seen.id.key(),
                     /* lease_token */ &seen.token,

@@ -36,14 +36,14 @@ macro_rules! record_columns {
        k.status <> 'in_progress' or k.response is not null or k.response_body is not null as has_response,
        k.status_code::int4 as status_code, k.response_headers::text as response_headers,
        octet_length(",
-            body!(),
+            crate::store::key_row::body!(),
             ")::int8 as body_bytes, encode(sha256(",
-            body!(),
+            crate::store::key_row::body!(),
             "), 'hex') as body_sha256"
         )
     };
 }
-pub(crate) use record_columns;
+pub(crate) use {body, record_columns};
 
 const GET: Sql = Sql {
     name: "get",

@@ -254,7 +254,7 @@ fn fields_keep_their_places() {
 fn pointers_are_checked() {
     for (pointers, problem) in [
         (vec![], "at least one"),
-        (vec!["amount"], "does not begin with /"),
+        (vec!["amount"], "not begin with /"),
         (vec!["/a~"], "~0"),
         (vec!["/a~2"], "~0"),
         (vec!["/a", "/a"], "twice"),

@@ -9,7 +9,13 @@ use crate::settings::{self, Settings};
 
 /// Idempotency keys in PostgreSQL: see what happened, and do what is safe
 #[derive(Debug, Parser)]
-#[command(name = "idemctl", version, max_term_width = 100, propagate_version = true, arg_required_else_help = true)]
+#[command(
+    name = "idemctl",
+    version,
+    max_term_width = 100,
+    propagate_version = true,
+    arg_required_else_help = true
+)]
 pub(crate) struct Cli {
     #[command(flatten)]
     global: GlobalArgs,
@@ -21,10 +27,22 @@ pub(crate) struct Cli {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct GlobalArgs {
     /// libpq URI or key=value; else PGHOST, PGUSER ... as libpq reads them [env: IDEMCTL_DATABASE_URL, DATABASE_URL]
-    #[arg(long, short = 'd', global = true, value_name = "URL", help_heading = "Connection options")]
+    #[arg(
+        long,
+        short = 'd',
+        global = true,
+        value_name = "URL",
+        help_heading = "Connection options"
+    )]
     pub(crate) database_url: Option<String>,
     /// Configuration file [env: IDEMCTL_CONFIG] [default: $XDG_CONFIG_HOME/idemctl/config.toml, else /etc/idemctl/config.toml]
-    #[arg(long, short = 'c', global = true, value_name = "FILE", help_heading = "Connection options")]
+    #[arg(
+        long,
+        short = 'c',
+        global = true,
+        value_name = "FILE",
+        help_heading = "Connection options"
+    )]
     pub(crate) config: Option<std::path::PathBuf>,
     /// Schema of the table [default: first of search_path that has it, else public]
     #[arg(long, global = true, value_name = "NAME", help_heading = "Connection options")]
@@ -39,16 +57,37 @@ pub(crate) struct GlobalArgs {
     #[arg(long, global = true, value_name = "DURATION", help_heading = "Connection options", value_parser = settings::duration)]
     pub(crate) lock_timeout: Option<std::time::Duration>,
     /// Form of the output
-    #[arg(long, short = 'o', global = true, value_enum, value_name = "FORMAT", default_value_t, help_heading = "Output options")]
+    #[arg(
+        long,
+        short = 'o',
+        global = true,
+        value_enum,
+        value_name = "FORMAT",
+        default_value_t,
+        help_heading = "Output options"
+    )]
     pub(crate) output: Format,
     /// Colours
-    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t, help_heading = "Output options")]
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "WHEN",
+        default_value_t,
+        help_heading = "Output options"
+    )]
     pub(crate) color: Color,
     /// More on stderr (repeatable)
     #[arg(long, short = 'v', global = true, action = clap::ArgAction::Count, help_heading = "Output options")]
     pub(crate) verbose: u8,
     /// Less on stderr
-    #[arg(long, short = 'q', global = true, conflicts_with = "verbose", help_heading = "Output options")]
+    #[arg(
+        long,
+        short = 'q',
+        global = true,
+        conflicts_with = "verbose",
+        help_heading = "Output options"
+    )]
     pub(crate) quiet: bool,
 }
 

@@ -2,5 +2,6 @@
 
 pub(crate) mod config;
 pub(crate) mod inspect;
+pub(crate) mod key_arg;
 pub(crate) mod list;
 pub(crate) mod release;

@@ -39,11 +39,22 @@ impl Context {
     /// Refuses when the configuration requires a reason and none was given.
     pub(crate) fn actor(&self, reason: Option<&str>) -> Result<Actor> {
         if reason.is_none_or(|reason| reason.trim().is_empty()) && self.settings.config.audit.require_reason {
-            return Err(CliError::usage("the configuration requires a reason for every change")
-                .hint("add --reason \"why\""));
+            return Err(
+                CliError::usage("the configuration requires a reason for every change")
+                    .hint("add --reason \"why\""),
+            );
         }
-        let os_user = nix::unistd::User::from_uid(nix::unistd::getuid()).ok().flatten().map(|user| user.name);
-        let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
-        Ok(Actor { os_user, host, reason: reason.map(str::to_owned) })
+        let os_user = nix::unistd::User::from_uid(nix::unistd::getuid())
+            .ok()
+            .flatten()
+            .map(|user| user.name);
+        let host = nix::unistd::gethostname()
+            .ok()
+            .and_then(|name| name.into_string().ok());
+        Ok(Actor {
+            os_user,
+            host,
+            reason: reason.map(str::to_owned),
+        })
     }
 }

@@ -53,7 +53,11 @@ pub(crate) type Result<T, E = CliError> = std::result::Result<T, E>;
 
 impl CliError {
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into(), hint: None }
+        Self {
+            exit,
+            message: message.into(),
+            hint: None,
+        }
     }
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {
@@ -103,12 +107,11 @@ impl From<Error> for CliError {
         let message = error.to_string();
         let cli = Self::new(exit, message);
         match exit {
-            Exit::Database => cli.hint(
-                "`idemctl config` shows which database is meant and where each setting came from",
-            ),
-            Exit::Other if error.sqlstate() == Some("42501") => {
-                cli.hint("the database user lacks a privilege; connect as one that has it, or have it granted")
+            Exit::Database => {
+                cli.hint("`idemctl config` shows which database is meant and where each setting came from")
             }
+            Exit::Other if error.sqlstate() == Some("42501") => cli
+                .hint("the database user lacks a privilege; connect as one that has it, or have it granted"),
             _ => cli,
         }
     }

@@ -29,7 +29,11 @@ fn main() -> ExitCode {
 
 /// Runs the command on its own runtime and reports what it could not do.
 fn start(cli: cli::Cli) -> Exit {
-    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(error) => {
             anstream::eprintln!("error: couldn't start the asynchronous runtime: {error}");

@@ -1,5 +1,10 @@
 //! The only writer of stdout: views of the library's reports, in each format.
 
+pub(crate) mod inspect;
+pub(crate) mod key;
+pub(crate) mod mask;
+pub(crate) mod release;
+
 use std::io::{self, Write};
 
 use serde::Serialize;
@@ -61,7 +66,11 @@ impl Printer {
 
     /// Starts a list whose items come page by page, so that memory does not grow with the list.
     pub(crate) fn list(&self) -> List {
-        List { format: self.format, out: stdout(self.format), written: 0 }
+        List {
+            format: self.format,
+            out: stdout(self.format),
+            written: 0,
+        }
     }
 
     /// Plain text of a command whose output is text by nature (SQL, a URL).
@@ -95,7 +104,8 @@ impl List {
             Format::Table => self.table_page(items)?,
             Format::Json => {
                 for item in items {
-                    self.out.write_all(if self.written == 0 { b"[\n  " } else { b",\n  " })?;
+                    self.out
+                        .write_all(if self.written == 0 { b"[\n  " } else { b",\n  " })?;
                     serde_json::to_writer(&mut self.out, item).map_err(io::Error::from)?;
                     self.written += 1;
                 }
@@ -109,11 +119,16 @@ impl List {
             Format::Csv => {
                 let mut csv = csv::Writer::from_writer(&mut self.out);
                 if self.written == 0 {
-                    csv.write_record(I::COLUMNS.iter().map(|name| name.to_lowercase().replace(' ', "_")))
-                        .map_err(io_of)?;
+                    csv.write_record(
+                        I::COLUMNS
+                            .iter()
+                            .map(|name| name.to_lowercase().replace(' ', "_")),
+                    )
+                    .map_err(io_of)?;
                 }
                 for item in items {
-                    csv.write_record(item.cells().iter().map(|cell| formula_safe(cell))).map_err(io_of)?;
+                    csv.write_record(item.cells().iter().map(|cell| formula_safe(cell)))
+                        .map_err(io_of)?;
                 }
                 csv.flush()?;
                 drop(csv);
@@ -123,7 +138,11 @@ impl List {
                 for item in items {
                     let (client_id, key) = item.id();
                     if client_id.contains(['\t', '\n', '\r']) || key.contains(['\t', '\n', '\r']) {
-                        anstream::eprintln!("note: {} {} left out: it holds a tab or a line break", printable(client_id), printable(key));
+                        anstream::eprintln!(
+                            "note: {} {} left out: it holds a tab or a line break",
+                            printable(client_id),
+                            printable(key)
+                        );
                         continue;
                     }
                     writeln!(self.out, "{client_id}\t{key}")?;
@@ -136,7 +155,8 @@ impl List {
     /// Ends the list; an empty one is `[]` in JSON.
     pub(crate) fn end(mut self) -> Result<()> {
         if self.format == Format::Json {
-            self.out.write_all(if self.written == 0 { b"[]\n" } else { b"\n]\n" })?;
+            self.out
+                .write_all(if self.written == 0 { b"[]\n" } else { b"\n]\n" })?;
         }
         self.out.flush()?;
         Ok(())
@@ -155,7 +175,9 @@ impl List {
         }
         self.written += 1;
         let mut table = builder.build();
-        table.with(tabled::settings::Style::blank()).with(tabled::settings::Padding::new(0, 1, 0, 0));
+        table
+            .with(tabled::settings::Style::blank())
+            .with(tabled::settings::Padding::new(0, 1, 0, 0));
         for line in table.to_string().lines() {
             writeln!(self.out, "{}", line.trim_end())?;
         }
@@ -165,7 +187,9 @@ impl List {
 
 fn write_csv_document(out: &mut dyn Write, view: &impl Serialize) -> io::Result<()> {
     let value = serde_json::to_value(view).map_err(io::Error::from)?;
-    let serde_json::Value::Object(members) = value else { return Ok(()) };
+    let serde_json::Value::Object(members) = value else {
+        return Ok(());
+    };
     let mut csv = csv::Writer::from_writer(out);
     csv.write_record(members.keys()).map_err(io_of)?;
     let cells = members.values().map(|value| match value {
@@ -180,7 +204,9 @@ fn write_csv_document(out: &mut dyn Write, view: &impl Serialize) -> io::Result<
 /// A cell that a spreadsheet would run as a formula is quoted with an apostrophe
 /// (OWASP, "CSV Injection").
 fn formula_safe(cell: &str) -> String {
-    if cell.starts_with(['=', '+', '@', '\t', '\r']) || (cell.starts_with('-') && cell.parse::<f64>().is_err()) {
+    if cell.starts_with(['=', '+', '@', '\t', '\r'])
+        || (cell.starts_with('-') && cell.parse::<f64>().is_err())
+    {
         return format!("'{cell}");
     }
     cell.to_owned()
@@ -198,7 +224,8 @@ fn io_of(error: csv::Error) -> io::Error {
 pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        let reorders = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        let reorders =
+            matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
         if c.is_control() || reorders {
             shown.extend(c.escape_default());
         } else {

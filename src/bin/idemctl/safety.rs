@@ -29,8 +29,10 @@ pub(crate) fn confirm(args: &ChangeArgs, question: &str) -> Result<Confirmed> {
         return Ok(Confirmed(()));
     }
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        return Err(CliError::usage("this changes rows, and there is no terminal to ask on; nothing was changed")
-            .hint("look with --dry-run first, then repeat with --yes"));
+        return Err(CliError::usage(
+            "this changes rows, and there is no terminal to ask on; nothing was changed",
+        )
+        .hint("look with --dry-run first, then repeat with --yes"));
     }
     let answer = dialoguer::Confirm::new()
         .with_prompt(crate::render::printable(question))

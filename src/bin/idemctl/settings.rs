@@ -1,6 +1,6 @@
 //! Flag, environment, file, default, in this order: the sole reader of the environment.
 
-mod file;
+pub(crate) mod file;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -52,7 +52,10 @@ impl Environment {
 
     /// A variable that is set and not empty.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
+        self.variables
+            .get(name)
+            .map(String::as_str)
+            .filter(|value| !value.is_empty())
     }
 }
 
@@ -61,9 +64,15 @@ impl Settings {
         let (config_file, config) = file::load(args.config.as_deref(), &environment)?;
         let mut effective = Vec::new();
         let mut note = |name: &str, value: String, source: &str| {
-            effective.push(Effective { name: name.to_owned(), value, source: source.to_owned() });
+            effective.push(Effective {
+                name: name.to_owned(),
+                value,
+                source: source.to_owned(),
+            });
         };
-        let file_source = config_file.as_ref().map_or("default".to_owned(), |path| path.display().to_string());
+        let file_source = config_file
+            .as_ref()
+            .map_or("default".to_owned(), |path| path.display().to_string());
         let mut pick = |name: &str, flag: Option<Duration>, file: Option<file::Span>, default: Duration| {
             let (value, source) = match (flag, file) {
                 (Some(flag), _) => (flag, "flag"),
@@ -76,14 +85,24 @@ impl Settings {
         let default = Timeouts::default();
         let database = &config.database;
         let timeouts = Timeouts {
-            connect: pick("database.connect_timeout", args.connect_timeout, database.connect_timeout, default.connect),
+            connect: pick(
+                "database.connect_timeout",
+                args.connect_timeout,
+                database.connect_timeout,
+                default.connect,
+            ),
             statement: pick(
                 "database.statement_timeout",
                 args.statement_timeout,
                 database.statement_timeout,
                 default.statement,
             ),
-            lock: pick("database.lock_timeout", args.lock_timeout, database.lock_timeout, default.lock),
+            lock: pick(
+                "database.lock_timeout",
+                args.lock_timeout,
+                database.lock_timeout,
+                default.lock,
+            ),
         };
         let database_url = args
             .database_url
@@ -93,13 +112,32 @@ impl Settings {
             .or_else(|| config.database.url.clone());
         let schema = args.schema.clone().or_else(|| config.database.schema.clone());
         let output = args.output;
-        Ok(Self { schema, output, config, config_file, effective, database_url, timeouts, environment })
+        Ok(Self {
+            schema,
+            output,
+            config,
+            config_file,
+            effective,
+            database_url,
+            timeouts,
+            environment,
+        })
     }
 
     /// Settings of the connection, or what is wrong with them.
     pub(crate) fn connection(&self) -> Result<connect::Settings> {
         let dsn = self.database_url.clone().unwrap_or_default();
-        Ok(connect::Settings { dsn, timeouts: self.timeouts })
+        Ok(connect::Settings {
+            dsn,
+            timeouts: self.timeouts,
+        })
+    }
+
+    /// Every value in force, with its source. The connection's settings are resolved for it, so that a wrong
+    /// one is found here too.
+    pub(crate) fn explain(&self) -> Result<Vec<Effective>> {
+        self.connection()?;
+        Ok(self.effective.clone())
     }
 
     /// The environment, for what only a command needs to know of it.

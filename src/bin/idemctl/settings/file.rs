@@ -43,7 +43,9 @@ pub(crate) struct Database {
 impl std::fmt::Debug for Database {
     /// Without the URL, which may hold a password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Database").field("schema", &self.schema).finish_non_exhaustive()
+        f.debug_struct("Database")
+            .field("schema", &self.schema)
+            .finish_non_exhaustive()
     }
 }
 
@@ -59,7 +61,11 @@ pub(crate) struct Retention {
 impl Default for Retention {
     fn default() -> Self {
         let day = Duration::from_hours(24);
-        Self { done: Span(day), failed: Span(day), events: Span(day * 400) }
+        Self {
+            done: Span(day),
+            failed: Span(day),
+            events: Span(day * 400),
+        }
     }
 }
 
@@ -73,7 +79,9 @@ pub(crate) struct Audit {
 
 /// Reads the file that was named, or the first of the usual places that exists.
 pub(super) fn load(flag: Option<&Path>, environment: &Environment) -> Result<(Option<PathBuf>, Config)> {
-    let named = flag.map(Path::to_path_buf).or_else(|| environment.get("IDEMCTL_CONFIG").map(PathBuf::from));
+    let named = flag
+        .map(Path::to_path_buf)
+        .or_else(|| environment.get("IDEMCTL_CONFIG").map(PathBuf::from));
     let path = match named {
         Some(path) => Some(path),
         None => usual_places(environment).into_iter().find(|path| path.exists()),
@@ -88,12 +96,15 @@ pub(super) fn load(flag: Option<&Path>, environment: &Environment) -> Result<(Op
 }
 
 fn usual_places(environment: &Environment) -> Vec<PathBuf> {
-    let user = environment
-        .get("XDG_CONFIG_HOME")
-        .map(PathBuf::from)
-        .or_else(|| environment.get("HOME").map(|home| Path::new(home).join(".config")));
+    let user = environment.get("XDG_CONFIG_HOME").map(PathBuf::from).or_else(|| {
+        environment
+            .get("HOME")
+            .map(|home| Path::new(home).join(".config"))
+    });
     let user = user.map(|base| base.join("idemctl/config.toml"));
-    user.into_iter().chain([PathBuf::from("/etc/idemctl/config.toml")]).collect()
+    user.into_iter()
+        .chain([PathBuf::from("/etc/idemctl/config.toml")])
+        .collect()
 }
 
 fn read(path: &Path) -> Result<Config> {
@@ -104,7 +115,9 @@ fn read(path: &Path) -> Result<Config> {
 
 /// The line number and the message; never the line itself, which may hold a secret.
 fn config_error(path: &Path, text: &str, error: &toml::de::Error) -> CliError {
-    let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+    let line = error.span().map_or(1, |span| {
+        text[..span.start.min(text.len())].matches('\n').count() + 1
+    });
     let message = error.message().trim_end().replace('\n', ", ");
     CliError::usage(format!("{}, line {line}: {message}", path.display()))
         .hint("nothing was done; `idemctl config --check` checks the file alone")
