@@ -16,12 +16,11 @@ pub mod connect;
 #[cfg(feature = "operate")]
 pub mod janitor;
 #[cfg(feature = "operate")]
+#[doc(hidden)]
+pub mod dev;
+#[cfg(feature = "operate")]
 pub mod ops;
 #[cfg(feature = "operate")]
 pub mod provider;
 #[cfg(feature = "operate")]
 pub mod stop;
-
-#[cfg(feature = "operate")]
-#[doc(hidden)]
-pub mod dev;

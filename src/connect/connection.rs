@@ -1,15 +1,15 @@
 //! One connection with deadlines: what the operations and the janitor work on.
 
 use std::future::Future;
-use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{ExponentialBuilder, Retryable};
 use tokio_postgres::Client;
 
 use super::attempt::{self, Opened};
+use super::cancel::Canceller;
 use super::facts::{Facts, Route};
-use super::line::{Canceller, Exchange, Line};
+use super::line::{Exchange, Leash};
 use super::settings::{Settings, Timeouts};
 use super::transaction::Tx;
 use crate::error::{Error, Result};
@@ -30,7 +30,7 @@ const LEAST_IDLE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Connection {
     client: Cached<Client>,
-    line: Arc<Line>,
+    line: Leash,
     task: Option<tokio::task::JoinHandle<()>>,
     timeouts: Timeouts,
     facts: Facts,
@@ -180,12 +180,5 @@ impl Executor for Connection {
             }
         })
         .await
-    }
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        // Bounds the driver's farewell, which starts when the client is dropped right after this.
-        self.line.leave();
     }
 }
