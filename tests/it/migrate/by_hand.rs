@@ -4,11 +4,13 @@ use idemctl::connect::Connection;
 use idemctl::ops::migrate;
 
 use super::{dump, old_table, run, status};
-use crate::support::{Database, database, run_program};
+use crate::support::{Database, Run, database, require_program};
 
 /// Runs a script as a DBA would.
 async fn psql(db: &Database, script: &str) {
-    run_program("psql", "postgresql-client", &["--no-psqlrc", "-q", "-v", "ON_ERROR_STOP=1", "-f", "-", "-d", &db.url])
+    let program = require_program("psql", "postgresql-client");
+    let args = ["--no-psqlrc", "-q", "-v", "ON_ERROR_STOP=1", "-f", "-", "-d", &db.url];
+    Run::new(&program.to_string_lossy(), &args)
         .stdin(script)
         .run()
         .await

@@ -26,6 +26,19 @@ async fn snapshot(db: &Database) -> tokio_postgres::Client {
     client
 }
 
+/// Runs a statement that builds an index, and ends its backend in the middle: an invalid index is left.
+pub(super) async fn interrupted_index(db: &Database, statement: &str) {
+    let reader = snapshot(db).await;
+    let builder = db.connect().await;
+    let pid: i32 = value(&builder, "select pg_backend_pid()").await;
+    let statement = statement.to_owned();
+    let building = tokio::spawn(async move { builder.batch_execute(&statement).await });
+    wait_until(db, BUILDING).await;
+    db.client.execute("select pg_terminate_backend($1)", &[&pid]).await.unwrap();
+    building.await.unwrap().expect_err("its backend was ended");
+    reader.batch_execute("commit").await.unwrap();
+}
+
 async fn expected() -> String {
     let db = database().await;
     run(&db.settings()).await;

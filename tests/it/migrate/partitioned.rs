@@ -2,7 +2,7 @@
 
 use idemctl::ops::migrate::{self, Options};
 
-use super::interrupted_index;
+use super::interrupted::interrupted_index;
 use super::{ALL, dump, old_handler_works, run, status, value};
 use crate::support::{Database, database};
 
@@ -118,7 +118,7 @@ async fn is_finished_from_any_point() {
 async fn an_invalid_part_is_built_again() {
     let db = database().await;
     partitioned_table(&db).await;
-    interrupted_index(&db, "create index concurrently p1_created_at_idx on p1 (created_at)", "p1").await;
+    interrupted_index(&db, "create index concurrently p1_created_at_idx on p1 (created_at)").await;
     migrate::run(&db.settings(), None, &Options::default()).await.unwrap();
     check(&db).await;
 }
