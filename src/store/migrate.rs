@@ -14,7 +14,7 @@ use tokio_postgres::types::Type;
 
 use super::{Sql, Statement, Tables};
 
-pub(crate) use index::{Action, Index, Node, Wanted, builders, indexes, nodes, plan_index, serving};
+pub(crate) use index::{Action, Index, Node, Wanted, builders, indexes, nodes, plan_index, serving, unsettled};
 pub(crate) use look::{Applied, Place, Relation, applied, blockers, place, relations};
 
 /// A file of `migrations/`.

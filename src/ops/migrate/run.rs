@@ -243,22 +243,26 @@ impl Runner<'_> {
 
     /// Waits for whoever is still building an index that looks abandoned; says whether there was one.
     async fn wait_for_builders(&self, table: u32) -> Result<bool> {
-        let mut waited = false;
+        let mut seen = Vec::new();
         for delay in backoff(None) {
             let pids = sql::builders(&*self.worker, table).await?;
             if pids.is_empty() {
                 break;
             }
-            if !waited {
-                tracing::info!(
-                    ?pids,
-                    "an index is still being built by another process; waiting for it"
-                );
-                waited = true;
+            if seen.is_empty() {
+                tracing::info!(?pids, "an index is still being built by another process; waiting for it");
+            }
+            seen = pids;
+            tokio::time::sleep(delay).await;
+        }
+        // Bounded, since that session may go on with other work.
+        for delay in backoff(Some(LONGEST_PAUSE)) {
+            if seen.is_empty() || !sql::unsettled(&*self.worker, &seen).await? {
+                break;
             }
             tokio::time::sleep(delay).await;
         }
-        Ok(waited)
+        Ok(!seen.is_empty())
     }
 
     /// Runs statements in one transaction, with the migration's record when tables are given; asks for locks with

@@ -154,8 +154,25 @@ pub(crate) async fn builders(executor: &impl Executor, table: u32) -> Result<Vec
     Ok(answer.rows.iter().map(|row| row.get("pid")).collect())
 }
 
+const UNSETTLED: Sql = Sql {
+    name: "migrate_unsettled",
+    text: "-- idemctl:migrate_unsettled
+select exists (select from pg_locks l
+                where l.locktype = 'virtualxid' and l.granted and l.pid = any($1 /* pids */)) as unsettled",
+    types: &[Type::INT4_ARRAY],
+};
+
+/// Whether one of these processes is within a transaction.
+///
+/// A build lets go of its lock just before it commits that the index is valid.
+pub(crate) async fn unsettled(executor: &impl Executor, pids: &[i32]) -> Result<bool> {
+    let statement = Tables::new("").statement(&UNSETTLED);
+    let answer = executor.run(&statement, &[/* pids */ &pids]).await?;
+    Ok(answer.rows.first().is_some_and(|row| row.get("unsettled")))
+}
+
 /// The statements of this file.
-pub(crate) const STATEMENTS: &[Sql] = &[NODES, INDEXES, BUILDERS];
+pub(crate) const STATEMENTS: &[Sql] = &[NODES, INDEXES, BUILDERS, UNSETTLED];
 
 /// One step towards an index.
 #[derive(Debug, Clone, PartialEq, Eq)]
