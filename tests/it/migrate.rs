@@ -2,6 +2,7 @@
 
 mod adopt;
 mod by_hand;
+mod cli;
 mod interrupted;
 mod many;
 mod partitioned;

@@ -125,6 +125,7 @@ enum Command {
     Inspect(commands::inspect::InspectArgs),
     List(commands::list::ListArgs),
     Release(commands::release::ReleaseArgs),
+    Migrate(commands::migrate::MigrateArgs),
     Config(commands::config::ConfigArgs),
 }
 
@@ -139,6 +140,7 @@ impl Cli {
             Command::Inspect(args) => commands::inspect::run(&context, args).await,
             Command::List(args) => commands::list::run(&context, args).await,
             Command::Release(args) => commands::release::run(&context, args).await,
+            Command::Migrate(args) => commands::migrate::run(&context, args).await,
             Command::Config(args) => commands::config::run(&context, &args),
         }
     }

@@ -4,4 +4,5 @@ pub(crate) mod config;
 pub(crate) mod inspect;
 pub(crate) mod key_arg;
 pub(crate) mod list;
+pub(crate) mod migrate;
 pub(crate) mod release;
