@@ -1,5 +1,7 @@
 //! Migrations on a real PostgreSQL: fresh, adopted, many at once, interrupted, refused.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test helper may panic")]
+
 mod adopt;
 mod by_hand;
 mod cli;
@@ -20,7 +22,9 @@ const ALL: usize = 5;
 
 /// Migrates; the test fails unless that works.
 async fn run(settings: &Settings) -> Report {
-    migrate::run(settings, None, &Options::default()).await.expect("it migrates")
+    migrate::run(settings, None, &Options::default())
+        .await
+        .expect("it migrates")
 }
 
 async fn status(settings: &Settings) -> Status {
@@ -46,12 +50,21 @@ async fn dump(client: &Client, schema: &str) -> String {
         "select format('constraint %s %s', conname, pg_get_constraintdef(oid))
            from pg_constraint where connamespace = $1::text::regnamespace",
     ] {
-        let rows = client.query(query, &[&schema]).await.expect("the catalogue can be read");
-        lines.extend(rows.iter().map(|row| row.get::<_, String>(0).replace(&format!("{schema}."), "")));
+        let rows = client
+            .query(query, &[&schema])
+            .await
+            .expect("the catalogue can be read");
+        lines.extend(
+            rows.iter()
+                .map(|row| row.get::<_, String>(0).replace(&format!("{schema}."), "")),
+        );
     }
     lines.sort();
     let recorded: Option<String> = client
-        .query_one("select to_regclass($1 || '.idempotency_migration')::text", &[&schema])
+        .query_one(
+            "select to_regclass($1 || '.idempotency_migration')::text",
+            &[&schema],
+        )
         .await
         .unwrap()
         .get(0);
@@ -60,14 +73,25 @@ async fn dump(client: &Client, schema: &str) -> String {
             "select format('migration %s %s %s %s', version, name, sha256, app_version)
                from {schema}.idempotency_migration order by version"
         );
-        lines.extend(client.query(&query, &[]).await.unwrap().iter().map(|row| row.get::<_, String>(0)));
+        lines.extend(
+            client
+                .query(&query, &[])
+                .await
+                .unwrap()
+                .iter()
+                .map(|row| row.get::<_, String>(0)),
+        );
     }
     lines.join("\n")
 }
 
 /// One value of one row.
 async fn value<T: for<'a> tokio_postgres::types::FromSql<'a>>(client: &Client, query: &str) -> T {
-    client.query_one(query, &[]).await.unwrap_or_else(|error| panic!("{query}: {error}")).get(0)
+    client
+        .query_one(query, &[])
+        .await
+        .unwrap_or_else(|error| panic!("{query}: {error}"))
+        .get(0)
 }
 
 /// The table as a service in another language has it, with its own habits.
@@ -101,8 +125,16 @@ async fn old_handler_works(client: &Client) {
             set locked_until = excluded.locked_until, fingerprint = excluded.fingerprint
           where t.status = 'in_progress' and t.locked_until < now() and t.fingerprint = excluded.fingerprint
          returning client_id";
-    assert_eq!(client.query(claim, &[]).await.unwrap().len(), 1, "the first one gets it");
-    assert_eq!(client.query(claim, &[]).await.unwrap().len(), 0, "the second one does not");
+    assert_eq!(
+        client.query(claim, &[]).await.unwrap().len(),
+        1,
+        "the first one gets it"
+    );
+    assert_eq!(
+        client.query(claim, &[]).await.unwrap().len(),
+        0,
+        "the second one does not"
+    );
     let done = "update idempotency set status = 'done', status_code = 201, response = '{\"id\":  1}'
                  where client_id = 'old' and key = 'k' and status = 'in_progress'";
     assert_eq!(client.execute(done, &[]).await.unwrap(), 1);
@@ -118,9 +150,17 @@ async fn old_handler_works(client: &Client) {
     let delete = "delete from idempotency where client_id = 'old' and status = 'done'
                    and created_at < now() + interval '1 day'";
     assert_eq!(client.execute(delete, &[]).await.unwrap(), 1);
-    let odd = "insert into idempotency (client_id, key, fingerprint, status) values ('old', 'o', 'x', 'paid')";
-    assert_eq!(client.execute(odd, &[]).await.unwrap(), 1, "any word may stand in status");
-    client.execute("delete from idempotency where client_id = 'old'", &[]).await.unwrap();
+    let odd =
+        "insert into idempotency (client_id, key, fingerprint, status) values ('old', 'o', 'x', 'paid')";
+    assert_eq!(
+        client.execute(odd, &[]).await.unwrap(),
+        1,
+        "any word may stand in status"
+    );
+    client
+        .execute("delete from idempotency where client_id = 'old'", &[])
+        .await
+        .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -128,13 +168,23 @@ async fn a_fresh_database_gets_the_tables_of_the_protocol() {
     let db = database().await;
     let before = status(&db.settings()).await;
     assert!(!before.is_current());
-    assert!(before.migrations.iter().all(|migration| migration.state == MigrationState::Pending));
+    assert!(
+        before
+            .migrations
+            .iter()
+            .all(|migration| migration.state == MigrationState::Pending)
+    );
     let report = run(&db.settings()).await;
     assert_eq!((report.schema.as_str(), report.steps.len()), ("public", ALL));
     insta::assert_snapshot!(dump(&db.client, "public").await);
     let after = status(&db.settings()).await;
     assert!(after.is_current(), "{after:?}");
-    assert!(after.migrations.iter().all(|migration| migration.applied_at.is_some()));
+    assert!(
+        after
+            .migrations
+            .iter()
+            .all(|migration| migration.applied_at.is_some())
+    );
     old_handler_works(&db.client).await;
 }
 
@@ -150,10 +200,17 @@ async fn a_second_run_does_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_named_schema_is_made_and_only_that() {
     let db = database().await;
-    let report =
-        migrate::run(&db.settings(), Some("Pay-ments"), &Options::default()).await.expect("a name to be quoted");
+    let report = migrate::run(&db.settings(), Some("Pay-ments"), &Options::default())
+        .await
+        .expect("a name to be quoted");
     assert_eq!((report.schema.as_str(), report.steps.len()), ("Pay-ments", ALL));
-    assert!(value::<bool>(&db.client, "select to_regclass('\"Pay-ments\".idempotency') is not null").await);
+    assert!(
+        value::<bool>(
+            &db.client,
+            "select to_regclass('\"Pay-ments\".idempotency') is not null"
+        )
+        .await
+    );
     assert!(value::<bool>(&db.client, "select to_regclass('public.idempotency') is null").await);
 }
 
@@ -161,9 +218,14 @@ async fn a_named_schema_is_made_and_only_that() {
 async fn the_search_path_finds_the_table() {
     let db = database().await;
     let settings = db.settings();
-    migrate::run(&settings, Some("pay"), &Options::default()).await.unwrap();
+    migrate::run(&settings, Some("pay"), &Options::default())
+        .await
+        .unwrap();
     db.client
-        .batch_execute(&format!("alter database {} set search_path = nowhere, pay, public", db.name))
+        .batch_execute(&format!(
+            "alter database {} set search_path = nowhere, pay, public",
+            db.name
+        ))
         .await
         .unwrap();
     let report = run(&settings).await;
@@ -175,7 +237,10 @@ async fn a_dry_run_says_what_a_run_does_and_changes_nothing() {
     let db = database().await;
     old_table(&db, "jsonb", "text").await;
     let before = dump(&db.client, "public").await;
-    let dry = Options { dry_run: true, ..Options::default() };
+    let dry = Options {
+        dry_run: true,
+        ..Options::default()
+    };
     let said = migrate::run(&db.settings(), None, &dry).await.unwrap();
     assert_eq!(dump(&db.client, "public").await, before);
     let done = run(&db.settings()).await;

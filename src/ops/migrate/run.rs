@@ -250,7 +250,10 @@ impl Runner<'_> {
                 break;
             }
             if seen.is_empty() {
-                tracing::info!(?pids, "an index is still being built by another process; waiting for it");
+                tracing::info!(
+                    ?pids,
+                    "an index is still being built by another process; waiting for it"
+                );
             }
             seen = pids;
             tokio::time::sleep(delay).await;

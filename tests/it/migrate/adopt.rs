@@ -14,9 +14,16 @@ async fn adopts(response: &str, text: &str) {
     old_table(&db, response, text).await;
     let before: String = value(&db.client, FINGERPRINT).await;
     assert_eq!(run(&db.settings()).await.steps.len(), ALL);
-    assert_eq!(value::<String>(&db.client, FINGERPRINT).await, before, "no row was touched, nothing rewritten");
-    let first_attempt: i64 =
-        value(&db.client, "select count(*) from idempotency where attempt = 1 and lease_token is null").await;
+    assert_eq!(
+        value::<String>(&db.client, FINGERPRINT).await,
+        before,
+        "no row was touched, nothing rewritten"
+    );
+    let first_attempt: i64 = value(
+        &db.client,
+        "select count(*) from idempotency where attempt = 1 and lease_token is null",
+    )
+    .await;
     assert_eq!(first_attempt, 10_000);
     let default: bool = value(
         &db.client,
@@ -61,7 +68,10 @@ async fn own_defaults_stay() {
                           where attrelid = 'idempotency'::regclass and attname = 'locked_until')",
     )
     .await;
-    assert!(default.contains("90 seconds") || default.contains("00:01:30"), "{default}");
+    assert!(
+        default.contains("90 seconds") || default.contains("00:01:30"),
+        "{default}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -76,12 +86,24 @@ async fn own_indexes_are_not_built_again() {
         .await
         .unwrap();
     run(&db.settings()).await;
-    let indexes: i64 =
-        value(&db.client, "select count(*) from pg_index where indrelid = 'idempotency'::regclass").await;
-    assert_eq!(indexes, 3, "the primary key and their own two: {}", dump(&db.client, "public").await);
+    let indexes: i64 = value(
+        &db.client,
+        "select count(*) from pg_index where indrelid = 'idempotency'::regclass",
+    )
+    .await;
+    assert_eq!(
+        indexes,
+        3,
+        "the primary key and their own two: {}",
+        dump(&db.client, "public").await
+    );
     let status = status(&db.settings()).await;
     assert!(status.is_current());
-    let served: Vec<_> = status.indexes.iter().map(|index| index.served_by.as_deref()).collect();
+    let served: Vec<_> = status
+        .indexes
+        .iter()
+        .map(|index| index.served_by.as_deref())
+        .collect();
     assert_eq!(served, [Some("by_age"), Some("stuck")]);
 }
 
@@ -100,7 +122,13 @@ async fn indexes_that_do_not_help_are_not_taken_for_ours() {
         .unwrap();
     run(&db.settings()).await;
     let status = status(&db.settings()).await;
-    assert!(status.indexes.iter().all(|index| index.served_by.as_deref() == Some(index.name.as_str())), "{status:?}");
+    assert!(
+        status
+            .indexes
+            .iter()
+            .all(|index| index.served_by.as_deref() == Some(index.name.as_str())),
+        "{status:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

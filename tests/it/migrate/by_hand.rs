@@ -9,7 +9,16 @@ use crate::support::{Database, Run, database, require_program};
 /// Runs a script as a DBA would.
 async fn psql(db: &Database, script: &str) {
     let program = require_program("psql", "postgresql-client");
-    let args = ["--no-psqlrc", "-q", "-v", "ON_ERROR_STOP=1", "-f", "-", "-d", &db.url];
+    let args = [
+        "--no-psqlrc",
+        "-q",
+        "-v",
+        "ON_ERROR_STOP=1",
+        "-f",
+        "-",
+        "-d",
+        &db.url,
+    ];
     Run::new(&program.to_string_lossy(), &args)
         .stdin(script)
         .run()
@@ -25,7 +34,9 @@ async fn same(prepare: impl AsyncFn(&Database), schema: Option<&str>) {
     let connection = Connection::open(&by_hand.settings()).await.unwrap();
     let script = migrate::plan(&connection, schema).await.unwrap().to_sql();
     psql(&by_hand, &script).await;
-    migrate::run(&by_run.settings(), schema, &migrate::Options::default()).await.unwrap();
+    migrate::run(&by_run.settings(), schema, &migrate::Options::default())
+        .await
+        .unwrap();
     let place = schema.unwrap_or("public");
     let made = dump(&by_hand.client, place).await;
     assert_eq!(made, dump(&by_run.client, place).await);

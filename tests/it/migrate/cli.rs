@@ -21,7 +21,11 @@ async fn status_tells_a_deploy_script_whether_to_migrate() {
     let db = database().await;
     let pending = migrate(&db, &["status", "-o", "json"]).await;
     assert_eq!(pending.code, 9, "{}", pending.transcript());
-    assert!(pending.stderr.contains("run `idemctl migrate`"), "{}", pending.stderr);
+    assert!(
+        pending.stderr.contains("run `idemctl migrate`"),
+        "{}",
+        pending.stderr
+    );
     let document: Value = serde_json::from_str(&pending.stdout).unwrap();
     assert_eq!(document["migrations"][0]["state"], "pending");
     assert_eq!(document["migrations"][0]["applied_at"], Value::Null);
@@ -32,27 +36,61 @@ async fn status_tells_a_deploy_script_whether_to_migrate() {
 
     let done = json(migrate(&db, &["status", "-o", "json"]).await);
     for (position, migration) in done["migrations"].as_array().unwrap().iter().enumerate() {
-        assert_eq!((&migration["version"], &migration["state"]), (&Value::from(position + 1), &Value::from("applied")));
-        assert!(migration["applied_at"].as_str().unwrap().ends_with('Z'), "{migration}");
+        assert_eq!(
+            (&migration["version"], &migration["state"]),
+            (&Value::from(position + 1), &Value::from("applied"))
+        );
+        assert!(
+            migration["applied_at"].as_str().unwrap().ends_with('Z'),
+            "{migration}"
+        );
     }
-    assert!(done["indexes"].as_array().unwrap().iter().all(|index| index["valid"] == true), "{done}");
+    assert!(
+        done["indexes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|index| index["valid"] == true),
+        "{done}"
+    );
 
-    db.client.batch_execute("drop index idempotency_expired_idx").await.unwrap();
+    db.client
+        .batch_execute("drop index idempotency_expired_idx")
+        .await
+        .unwrap();
     let broken = migrate(&db, &["status"]).await;
     assert_eq!(broken.code, 9, "{}", broken.transcript());
-    assert!(broken.stdout.contains("index idempotency_expired_idx: missing or invalid"), "{}", broken.stdout);
+    assert!(
+        broken
+            .stdout
+            .contains("index idempotency_expired_idx: missing or invalid"),
+        "{}",
+        broken.stdout
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dry_run_and_show_sql_change_nothing_and_nobody_is_asked() {
     let db = database().await;
     let dry = json(migrate(&db, &["--dry-run", "-o", "json"]).await);
-    assert_eq!((&dry["dry_run"], dry["steps"].as_array().unwrap().len()), (&Value::from(true), ALL));
+    assert_eq!(
+        (&dry["dry_run"], dry["steps"].as_array().unwrap().len()),
+        (&Value::from(true), ALL)
+    );
     let text = migrate(&db, &["--dry-run"]).await.ok();
-    assert!(text.contains("would run 0002_keys.sql") && text.contains("create table if not exists"), "{text}");
+    assert!(
+        text.contains("would run 0002_keys.sql") && text.contains("create table if not exists"),
+        "{text}"
+    );
     let script = migrate(&db, &["--show-sql", "--schema", "pay"]).await.ok();
-    assert!(script.contains("create schema if not exists \"pay\";"), "{script}");
-    assert!(script.contains("insert into \"pay\".idempotency_migration"), "{script}");
+    assert!(
+        script.contains("create schema if not exists \"pay\";"),
+        "{script}"
+    );
+    assert!(
+        script.contains("insert into \"pay\".idempotency_migration"),
+        "{script}"
+    );
     assert_eq!(dump(&db.client, "public").await, "");
     let ran = migrate(&db, &[]).await.ok();
     assert!(ran.contains("ran 0005_expired_index.sql"), "{ran}");
@@ -66,11 +104,18 @@ async fn dry_run_and_show_sql_change_nothing_and_nobody_is_asked() {
 #[tokio::test(flavor = "multi_thread")]
 async fn refusals_have_exit_code_9_and_a_reason() {
     let db = database().await;
-    db.client.batch_execute("create table idempotency (client_id int)").await.unwrap();
+    db.client
+        .batch_execute("create table idempotency (client_id int)")
+        .await
+        .unwrap();
     for args in [&[] as &[&str], &["--dry-run"], &["--show-sql"], &["status"]] {
         let output = migrate(&db, args).await;
         assert_eq!(output.code, 9, "{}", output.transcript());
-        assert!(output.stderr.contains("column client_id is integer"), "{}", output.stderr);
+        assert!(
+            output.stderr.contains("column client_id is integer"),
+            "{}",
+            output.stderr
+        );
     }
     let odd = migrate(&db, &["--schema", "a'b"]).await;
     assert_eq!(odd.code, 2, "{}", odd.transcript());
@@ -79,10 +124,12 @@ async fn refusals_have_exit_code_9_and_a_reason() {
 #[tokio::test(flavor = "multi_thread")]
 async fn eight_processes_at_once() {
     let db = database().await;
-    let pooled = database().await;
-    let pooler = pgbouncer(&pooled, PgbouncerOptions::default()).await;
-    for (db, url) in [(&db, &db.url), (&pooled, &pooler.url)] {
-        let running: Vec<_> = (0..8).map(|_| idemctl(&["migrate", "-o", "json"]).on(url).spawn()).collect();
+    let behind = database().await;
+    let pooler = pgbouncer(&behind, PgbouncerOptions::default()).await;
+    for (db, url) in [(&db, &db.url), (&behind, &pooler.url)] {
+        let running: Vec<_> = (0..8)
+            .map(|_| idemctl(&["migrate", "-o", "json"]).on(url).spawn())
+            .collect();
         let mut steps = 0;
         for process in running {
             steps += json(process.wait().await)["steps"].as_array().unwrap().len();

@@ -22,7 +22,10 @@ pub(super) async fn snapshot(db: &Database) -> tokio_postgres::Client {
         .await
         .unwrap();
     // Somebody writes, so that the snapshot is older than the build's.
-    db.client.batch_execute("create table if not exists tick (n int); insert into tick values (1)").await.unwrap();
+    db.client
+        .batch_execute("create table if not exists tick (n int); insert into tick values (1)")
+        .await
+        .unwrap();
     client
 }
 
@@ -34,7 +37,10 @@ pub(super) async fn interrupted_index(db: &Database, statement: &str) {
     let statement = statement.to_owned();
     let building = tokio::spawn(async move { builder.batch_execute(&statement).await });
     wait_until(db, BUILDING).await;
-    db.client.execute("select pg_terminate_backend($1)", &[&pid]).await.unwrap();
+    db.client
+        .execute("select pg_terminate_backend($1)", &[&pid])
+        .await
+        .unwrap();
     building.await.unwrap().expect_err("its backend was ended");
     reader.batch_execute("commit").await.unwrap();
 }
@@ -62,7 +68,8 @@ async fn a_build_that_was_ended_is_built_again() {
     .await;
     assert!(ended);
     running.await.unwrap().expect_err("its connection is gone");
-    let invalid = "select exists (select from pg_index where indrelid = 'idempotency'::regclass and not indisvalid)";
+    let invalid =
+        "select exists (select from pg_index where indrelid = 'idempotency'::regclass and not indisvalid)";
     wait_until(&db, invalid).await;
     let half = status(&db.settings()).await;
     assert!(!half.is_current() && half.problem.is_none(), "{half:?}");
@@ -124,7 +131,10 @@ async fn a_lock_whose_connection_died_stops_the_run() {
     .await;
     assert!(ended);
     reader.batch_execute("commit").await.unwrap();
-    running.await.unwrap().expect_err("it may not go on without the lock");
+    running
+        .await
+        .unwrap()
+        .expect_err("it may not go on without the lock");
     run(&db.settings()).await;
     assert!(status(&db.settings()).await.is_current());
 }
@@ -142,8 +152,16 @@ async fn any_number_of_statements_may_have_run() {
         for statement in &statements[..count] {
             db.client.batch_execute(statement).await.unwrap();
         }
-        assert_eq!(run(&db.settings()).await.steps.len(), ALL, "after {count} statements");
-        assert_eq!(dump(&db.client, "public").await, whole, "after {count} statements");
+        assert_eq!(
+            run(&db.settings()).await.steps.len(),
+            ALL,
+            "after {count} statements"
+        );
+        assert_eq!(
+            dump(&db.client, "public").await,
+            whole,
+            "after {count} statements"
+        );
     }
 }
 

@@ -22,7 +22,10 @@ async fn eight(settings: &Settings, db: &Database) {
         steps += run.await.unwrap().expect("each of them succeeds").steps.len();
     }
     assert_eq!(steps, ALL);
-    assert_eq!(value::<i64>(&db.client, "select count(*) from idempotency_migration").await, 5);
+    assert_eq!(
+        value::<i64>(&db.client, "select count(*) from idempotency_migration").await,
+        5
+    );
     assert!(status(settings).await.is_current());
     let idle: i64 = value(
         &db.client,
@@ -55,10 +58,19 @@ async fn eight_at_once_through_a_pooler() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pooler_with_one_connection_is_told_of() {
     let db = database().await;
-    let pooler = pgbouncer(&db, PgbouncerOptions { pool_size: 1, ..PgbouncerOptions::default() }).await;
+    let pooler = pgbouncer(
+        &db,
+        PgbouncerOptions {
+            pool_size: 1,
+            ..PgbouncerOptions::default()
+        },
+    )
+    .await;
     let mut settings = pooler.settings();
     settings.timeouts.connect = Duration::from_secs(2);
-    let error = migrate::run(&settings, None, &Options::default()).await.expect_err("one is not enough");
+    let error = migrate::run(&settings, None, &Options::default())
+        .await
+        .expect_err("one is not enough");
     assert!(matches!(error, Error::Migration { .. }), "{error:?}");
     assert!(error.to_string().contains("two server connections"), "{error}");
 }
@@ -68,7 +80,10 @@ async fn a_long_reader_makes_nobody_queue_behind_us() {
     let db = database().await;
     old_table(&db, "json", "text").await;
     let reader = db.connect().await;
-    reader.batch_execute("begin; select from idempotency limit 1").await.unwrap();
+    reader
+        .batch_execute("begin; select from idempotency limit 1")
+        .await
+        .unwrap();
     let before = dump(&db.client, "public").await;
 
     let settings = db.settings();
@@ -83,7 +98,10 @@ async fn a_long_reader_makes_nobody_queue_behind_us() {
     while !running.is_finished() {
         let start = Instant::now();
         db.client
-            .execute("update idempotency set status_code = 200 where client_id = 'shop-1' and key = 'order-1'", &[])
+            .execute(
+                "update idempotency set status_code = 200 where client_id = 'shop-1' and key = 'order-1'",
+                &[],
+            )
             .await
             .unwrap();
         slowest = slowest.max(start.elapsed());
@@ -93,7 +111,10 @@ async fn a_long_reader_makes_nobody_queue_behind_us() {
     assert!(matches!(error, Error::Migration { .. }), "{error:?}");
     let pid: i32 = value(&reader, "select pg_backend_pid()").await;
     assert!(error.to_string().contains(&format!("pid {pid}")), "{error}");
-    assert!(slowest < Duration::from_millis(1500), "a write waited {slowest:?}");
+    assert!(
+        slowest < Duration::from_millis(1500),
+        "a write waited {slowest:?}"
+    );
     assert!(writes > 20, "{writes}");
     let now = dump(&db.client, "public").await;
     assert!(now.contains(&before.lines().take(3).collect::<Vec<_>>().join("\n")));
@@ -102,7 +123,11 @@ async fn a_long_reader_makes_nobody_queue_behind_us() {
     // With patience, it goes through as soon as the reader is gone.
     let settings = db.settings();
     let running = tokio::spawn(async move { run(&settings).await });
-    wait_until(&db, "select exists (select from pg_locks where locktype = 'advisory' and granted)").await;
+    wait_until(
+        &db,
+        "select exists (select from pg_locks where locktype = 'advisory' and granted)",
+    )
+    .await;
     reader.batch_execute("commit").await.unwrap();
     running.await.unwrap();
     assert!(status(&db.settings()).await.is_current());

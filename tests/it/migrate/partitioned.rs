@@ -96,7 +96,10 @@ async fn is_finished_from_any_point() {
         dump(&db.client, "public").await
     };
     let statements: Vec<String> = plan.steps.into_iter().flat_map(|step| step.statements).collect();
-    let online = statements.iter().position(|sql| sql.contains("index") && sql.contains("only")).unwrap();
+    let online = statements
+        .iter()
+        .position(|sql| sql.contains("index") && sql.contains("only"))
+        .unwrap();
     for count in online..=statements.len() {
         let db = database().await;
         partitioned_table(&db).await;
@@ -118,7 +121,13 @@ async fn is_finished_from_any_point() {
 async fn an_invalid_part_is_built_again() {
     let db = database().await;
     partitioned_table(&db).await;
-    interrupted_index(&db, "create index concurrently p1_created_at_idx on p1 (created_at)").await;
-    migrate::run(&db.settings(), None, &Options::default()).await.unwrap();
+    interrupted_index(
+        &db,
+        "create index concurrently p1_created_at_idx on p1 (created_at)",
+    )
+    .await;
+    migrate::run(&db.settings(), None, &Options::default())
+        .await
+        .unwrap();
     check(&db).await;
 }

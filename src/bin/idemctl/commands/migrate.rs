@@ -30,7 +30,11 @@ enum MigrateCommand {
 }
 
 pub(crate) async fn run(context: &Context, args: MigrateArgs) -> Result<Exit> {
-    let MigrateArgs { command, dry_run, show_sql } = args;
+    let MigrateArgs {
+        command,
+        dry_run,
+        show_sql,
+    } = args;
     let schema = context.settings.schema.as_deref();
     match command {
         Some(MigrateCommand::Status) => status(context, schema).await,
@@ -42,8 +46,11 @@ pub(crate) async fn run(context: &Context, args: MigrateArgs) -> Result<Exit> {
 async fn migrate(context: &Context, schema: Option<&str>, dry_run: bool) -> Result<Exit> {
     let settings = context.settings.connection()?;
     let defaults = Options::default();
-    let options =
-        Options { dry_run, lock_timeout: defaults.lock_timeout.min(settings.timeouts.lock), ..defaults };
+    let options = Options {
+        dry_run,
+        lock_timeout: defaults.lock_timeout.min(settings.timeouts.lock),
+        ..defaults
+    };
     let report = migrate::run(&settings, schema, &options).await?;
     context.printer.document(&ReportView(report))?;
     Ok(Exit::Done)
@@ -52,7 +59,10 @@ async fn migrate(context: &Context, schema: Option<&str>, dry_run: bool) -> Resu
 async fn show(context: &Context, schema: Option<&str>) -> Result<Exit> {
     let plan = migrate::plan(&context.connect().await?, schema).await?;
     if plan.is_empty() {
-        anstream::eprintln!("note: schema {} is up to date; there is nothing to run", printable(&plan.schema));
+        anstream::eprintln!(
+            "note: schema {} is up to date; there is nothing to run",
+            printable(&plan.schema)
+        );
     }
     context.printer.raw(&plan.to_sql())?;
     Ok(Exit::Done)
@@ -75,8 +85,11 @@ fn verdict(status: &Status) -> Option<CliError> {
     }
     Some(match &status.problem {
         Some(problem) => CliError::new(Exit::Schema, problem.clone()),
-        None => CliError::new(Exit::Schema, format!("schema {} is not up to date", status.schema))
-            .hint("run `idemctl migrate`; `--dry-run` shows what it would do"),
+        None => CliError::new(
+            Exit::Schema,
+            format!("schema {} is not up to date", status.schema),
+        )
+        .hint("run `idemctl migrate`; `--dry-run` shows what it would do"),
     })
 }
 
@@ -86,16 +99,33 @@ struct ReportView(Report);
 
 impl Document for ReportView {
     fn text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Report { schema, dry_run, steps } = &self.0;
+        let Report {
+            schema,
+            dry_run,
+            steps,
+        } = &self.0;
         let schema = printable(schema);
         if steps.is_empty() {
             return writeln!(out, "schema {schema} is up to date");
         }
-        let (heading, verb) = if *dry_run { ("would be run on", "would run") } else { ("now up to date:", "ran") };
+        let (heading, verb) = if *dry_run {
+            ("would be run on", "would run")
+        } else {
+            ("now up to date:", "ran")
+        };
         writeln!(out, "{heading} schema {schema}")?;
         for step in steps {
-            let online = if step.online { ", while readers and writers go on" } else { "" };
-            writeln!(out, "  {verb} {} ({} statements{online})", step.file, step.statements.len())?;
+            let online = if step.online {
+                ", while readers and writers go on"
+            } else {
+                ""
+            };
+            writeln!(
+                out,
+                "  {verb} {} ({} statements{online})",
+                step.file,
+                step.statements.len()
+            )?;
             if *dry_run {
                 for line in step.statements.iter().flat_map(|statement| statement.lines()) {
                     writeln!(out, "      {}", printable(line))?;
@@ -112,9 +142,21 @@ struct StatusView(Status);
 
 impl Document for StatusView {
     fn text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Status { schema, migrations, indexes, problem: _ } = &self.0;
+        let Status {
+            schema,
+            migrations,
+            indexes,
+            problem: _,
+        } = &self.0;
         writeln!(out, "schema {}", printable(schema))?;
-        for MigrationStatus { version, name, state, applied_at, app_version } in migrations {
+        for MigrationStatus {
+            version,
+            name,
+            state,
+            applied_at,
+            app_version,
+        } in migrations
+        {
             let state = match state {
                 MigrationState::Applied => "applied",
                 MigrationState::Pending => "pending",
@@ -130,10 +172,19 @@ impl Document for StatusView {
             }
             writeln!(out)?;
         }
-        for IndexStatus { name, served_by, valid } in indexes {
+        for IndexStatus {
+            name,
+            served_by,
+            valid,
+        } in indexes
+        {
             match served_by {
                 Some(own) if own != name => writeln!(out, "  index {name}: served by {}", printable(own))?,
-                _ => writeln!(out, "  index {name}: {}", if *valid { "valid" } else { "missing or invalid" })?,
+                _ => writeln!(
+                    out,
+                    "  index {name}: {}",
+                    if *valid { "valid" } else { "missing or invalid" }
+                )?,
             }
         }
         Ok(())
