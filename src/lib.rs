@@ -15,6 +15,7 @@ pub mod time;
 pub mod connect;
 #[cfg(feature = "operate")]
 pub mod janitor;
+#[cfg(feature = "operate")]
 #[doc(hidden)]
 pub mod dev;
 #[cfg(feature = "operate")]

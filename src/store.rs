@@ -38,12 +38,6 @@ pub(crate) use sql::{Sql, Tables, quote_ident};
 /// Every statement that the store sends to the tables. A test prepares and explains each on a plain and on a
 /// partitioned table, so a constant that is not listed here is found there.
 static STATEMENTS: &[&[Sql]] = &[
-    #[cfg(feature = "operate")]
-    migrate::STATEMENTS,
-    #[cfg(feature = "operate")]
-    migrate::INDEX_STATEMENTS,
-    #[cfg(feature = "operate")]
-    migrate::LOOK_STATEMENTS,
     key_row::STATEMENTS,
     reserve::STATEMENTS,
     lease::STATEMENTS,
@@ -59,6 +53,11 @@ static STATEMENTS: &[&[Sql]] = &[
     expired::STATEMENTS,
     #[cfg(feature = "operate")]
     session::STATEMENTS,
+    migrate::STATEMENTS,
+    #[cfg(feature = "operate")]
+    migrate::CATALOGUE_STATEMENTS,
+    #[cfg(feature = "operate")]
+    migrate::LOOK_STATEMENTS,
 ];
 
 /// The tables of one schema: statement texts ready to send, and what is known of the table's shape.

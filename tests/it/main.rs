@@ -4,6 +4,7 @@ mod connect;
 mod dev;
 mod expired;
 mod fingerprint;
+mod migrate;
 mod pgbouncer;
 mod janitor;
 mod janitor_cli;

@@ -10,6 +10,6 @@ mod tied;
 
 pub(crate) use cluster::{Cluster, ClusterOptions, Database, database, settings, shared, temp_dir};
 pub(crate) use pgbouncer::{PgbouncerOptions, pgbouncer};
-pub(crate) use process::{Output, Spawned, idemctl, require_program};
+pub(crate) use process::{Output, Run, Spawned, idemctl, require_program};
 pub(crate) use proxy::{Proxy, Target};
 pub(crate) use redact::Redactor;

@@ -127,6 +127,7 @@ enum Command {
     Release(commands::release::ReleaseArgs),
     Purge(commands::purge::PurgeArgs),
     Janitor(commands::janitor::JanitorArgs),
+    Migrate(commands::migrate::MigrateArgs),
     Config(commands::config::ConfigArgs),
 }
 
@@ -143,6 +144,7 @@ impl Cli {
             Command::Release(args) => commands::release::run(&context, args).await,
             Command::Purge(args) => commands::purge::run(&context, args).await,
             Command::Janitor(args) => commands::janitor::run(&context, &args, &self.global).await,
+            Command::Migrate(args) => commands::migrate::run(&context, args).await,
             Command::Config(args) => commands::config::run(&context, &args),
         }
     }

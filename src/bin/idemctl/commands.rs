@@ -6,4 +6,5 @@ pub(crate) mod janitor;
 pub(crate) mod key_arg;
 pub(crate) mod list;
 pub(crate) mod purge;
+pub(crate) mod migrate;
 pub(crate) mod release;
