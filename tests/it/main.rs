@@ -8,6 +8,7 @@ mod migrate;
 mod pgbouncer;
 mod janitor;
 mod janitor_cli;
+mod provider_http;
 mod provider_key;
 mod purge;
 mod support;
