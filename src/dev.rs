@@ -8,6 +8,7 @@
 
 mod binaries;
 mod directory;
+mod fetch;
 mod identity;
 mod server;
 mod spawn;

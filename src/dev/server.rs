@@ -89,6 +89,9 @@ impl Server {
     pub async fn start(options: &Options, lifetime: Lifetime) -> Result<Self> {
         let deadline = Instant::now() + PATIENCE;
         let directory = Directory::prepare(&options.dir)?;
+        directory
+            .identity
+            .require_reach(&options.binaries.program("postgres"))?;
         let start_lock = wait_for_start_lock(&directory, deadline).await?;
         let server_lock = loop {
             if let Some(lock) = try_lock(directory.server_lock()?, &directory.path)? {
@@ -132,11 +135,13 @@ impl Server {
     pub async fn stop(mut self) -> Result<()> {
         if let Some(tie) = self.tie.take() {
             // Waits for the supervisor, which ends last.
-            return tokio::task::spawn_blocking(move || drop(tie))
+            tokio::task::spawn_blocking(move || drop(tie))
                 .await
                 .map_err(|e| Error::Local {
                     what: format!("cannot wait for the server to stop: {e}"),
-                });
+                })?;
+            self.remove_short_socket_dir();
+            return Ok(());
         }
         let Some(directory) = Directory::existing(&self.dir)? else {
             return Ok(());
@@ -146,6 +151,7 @@ impl Server {
         while directory.server_lives()? {
             before(deadline, &directory, "waited for the server to stop").await?;
         }
+        self.remove_short_socket_dir();
         Ok(())
     }
 
@@ -207,6 +213,14 @@ impl Server {
         })
     }
 
+    /// A directory of its own that only held the socket is empty now.
+    fn remove_short_socket_dir(&self) {
+        if self.socket_dir != self.dir {
+            // If it is not, or is gone already, it does no harm.
+            let _ = std::fs::remove_dir(&self.socket_dir);
+        }
+    }
+
     async fn answers(&self) -> Result<Client> {
         let mut config = Config::new();
         config.port(self.port);
@@ -251,17 +265,14 @@ async fn launch(
     deadline: Instant,
 ) -> Result<Server> {
     let socket_dir = directory.socket_dir()?;
-    // We hold the server's lock, so a pid file is left over from a server that was killed. PostgreSQL would
-    // refuse to start if its number has meanwhile been given to some other process.
+    // We hold the server's lock, so these files are left over from a server that was killed. PostgreSQL would
+    // refuse to start if the number in them has meanwhile been given to some other process.
     remove_if_there(&directory.data().join("postmaster.pid"))?;
+    let socket = format!(".s.PGSQL.{}", options.port);
+    remove_if_there(&socket_dir.join(format!("{socket}.lock")))?;
+    remove_if_there(&socket_dir.join(socket))?;
     let log_start = std::fs::metadata(directory.log()).map_or(0, |log| log.len());
     let mut child = spawn::start(directory, options, lifetime, &socket_dir, server_lock)?;
-    let tie = |child: Child, pipe| {
-        (lifetime == Lifetime::Tied).then_some(Tie {
-            supervisor: child,
-            pipe,
-        })
-    };
     let pipe = child.stdin.take();
     loop {
         if let Some(status) = child
@@ -279,10 +290,14 @@ async fn launch(
         if let Some(server) = Server::from_pid_file(directory)
             && server.answers().await.is_ok()
         {
-            return Ok(Server {
-                tie: tie(child, pipe),
-                ..server
-            });
+            let tie = match lifetime {
+                Lifetime::Detached => None,
+                Lifetime::Tied => Some(Tie {
+                    supervisor: child,
+                    pipe,
+                }),
+            };
+            return Ok(Server { tie, ..server });
         }
         before(deadline, directory, "waited for the server to answer").await?;
     }
