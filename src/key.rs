@@ -33,7 +33,6 @@ impl KeyId {
 
     /// A pair as it stands in the table: rows that other programs wrote may break our rules, and must still
     /// be shown and operated on.
-    #[cfg(feature = "operate")]
     pub(crate) fn from_row(client_id: String, key: String) -> Self {
         Self { client_id, key }
     }

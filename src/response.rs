@@ -40,8 +40,8 @@ impl Response {
 
     /// Adds a header that a replay must carry too, `content-type` first of all.
     ///
-    /// Returns [`Error::Invalid`] for a name that is not a token or a value with control characters
-    /// (RFC 9110, section 5): checked here, so that storing cannot fail on it later.
+    /// Returns [`Error::Invalid`] for a name that is not a token or a value with anything but visible
+    /// ASCII, blanks and tabs (RFC 9110, section 5.5): checked here, so that storing cannot fail on it later.
     pub fn with_header(mut self, name: &str, value: &str) -> Result<Self> {
         let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
         if name.is_empty() || !name.chars().all(token) {
@@ -51,8 +51,8 @@ impl Response {
                 reason,
             });
         }
-        if value.chars().any(|c| c.is_control() && c != '\t') {
-            let reason = format!("{name} has a control character in its value");
+        if !value.chars().all(|c| c == '\t' || (' '..='~').contains(&c)) {
+            let reason = format!("{name} has something else than visible ASCII and blanks in its value");
             return Err(Error::Invalid {
                 field: "header",
                 reason,

@@ -3,9 +3,19 @@
 
 #[cfg(feature = "operate")]
 pub(crate) mod bootstrap;
+#[cfg(feature = "operate")]
+pub(crate) mod event;
 mod executor;
+#[cfg(feature = "operate")]
+pub(crate) mod expired;
 mod key_row;
 mod lease;
+#[cfg(feature = "operate")]
+mod list;
+#[cfg(feature = "operate")]
+pub(crate) mod purge;
+#[cfg(feature = "operate")]
+mod purge_event;
 mod reserve;
 mod shape;
 mod sql;
@@ -14,13 +24,30 @@ use std::collections::HashMap;
 
 use crate::error::{Error, Result};
 
+#[cfg(feature = "operate")]
+pub use event::Event;
 pub use executor::{Answer, Cached, Executor, Params, Statement};
+pub(crate) use reserve::{Claim, NewClaim, Seen, TakenOver, unknown_status};
 pub use shape::ResponseType;
 pub(crate) use sql::{Sql, Tables, quote_ident};
 
 /// Every statement that the store sends to the tables. A test prepares and explains each on a plain and on a
 /// partitioned table, so a constant that is not listed here is found there.
-static STATEMENTS: &[&[Sql]] = &[reserve::STATEMENTS, lease::STATEMENTS];
+static STATEMENTS: &[&[Sql]] = &[
+    key_row::STATEMENTS,
+    reserve::STATEMENTS,
+    lease::STATEMENTS,
+    #[cfg(feature = "operate")]
+    list::STATEMENTS,
+    #[cfg(feature = "operate")]
+    event::STATEMENTS,
+    #[cfg(feature = "operate")]
+    purge::STATEMENTS,
+    #[cfg(feature = "operate")]
+    purge_event::STATEMENTS,
+    #[cfg(feature = "operate")]
+    expired::STATEMENTS,
+];
 
 /// The tables of one schema: statement texts ready to send, and what is known of the table's shape.
 #[derive(Debug)]
@@ -64,6 +91,14 @@ impl Store {
     #[doc(hidden)]
     pub fn statements(&self) -> impl Iterator<Item = &Statement> {
         self.statements.values()
+    }
+
+    /// Text that the database's encoding can hold: ASCII only, unless it is UTF-8.
+    pub(crate) fn encodable(&self, text: &str) -> String {
+        if self.shape.utf8 {
+            return text.to_owned();
+        }
+        text.chars().map(|c| if c.is_ascii() { c } else { '?' }).collect()
     }
 
     fn statement(&self, sql: &Sql) -> &Statement {

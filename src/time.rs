@@ -2,8 +2,9 @@
 
 use std::error::Error as StdError;
 
+use bytes::BytesMut;
 use chrono::{DateTime, SecondsFormat, Utc};
-use tokio_postgres::types::{FromSql, Type};
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
 /// Microseconds from the Unix epoch to PostgreSQL's own epoch, 2000-01-01.
 const EPOCH_OFFSET_MICROS: i64 = 946_684_800_000_000;
@@ -16,6 +17,24 @@ const EPOCH_OFFSET_MICROS: i64 = 946_684_800_000_000;
 pub struct Timestamp(i64);
 
 impl Timestamp {
+    /// From microseconds since 2000-01-01, PostgreSQL's own count.
+    pub(crate) fn from_micros(micros: i64) -> Self {
+        Self(micros)
+    }
+
+    /// Microseconds since 2000-01-01, PostgreSQL's own count.
+    pub(crate) fn to_micros(self) -> i64 {
+        self.0
+    }
+
+    /// Later by a duration; `None` for the infinities and beyond the range.
+    pub fn checked_add(self, duration: std::time::Duration) -> Option<Self> {
+        self.to_utc()?;
+        self.0
+            .checked_add(i64::try_from(duration.as_micros()).ok()?)
+            .map(Self)
+    }
+
     /// The time as chrono has it; `None` for the infinities and for what lies outside chrono's range.
     pub fn to_utc(self) -> Option<DateTime<Utc>> {
         if self.0 == i64::MAX || self.0 == i64::MIN {
@@ -24,6 +43,24 @@ impl Timestamp {
         self.0
             .checked_add(EPOCH_OFFSET_MICROS)
             .and_then(DateTime::from_timestamp_micros)
+    }
+}
+
+#[cfg(feature = "operate")]
+impl Timestamp {
+    /// Before every other time.
+    pub(crate) const NEG_INFINITY: Self = Self(i64::MIN);
+
+    /// The earliest time that PostgreSQL has besides `-infinity`: 24 November 4714 BC (manual, section 8.5).
+    const EARLIEST: Self = Self(-211_813_488_000_000_000);
+
+    /// The next time that PostgreSQL can hold: a microsecond later.
+    pub(crate) fn successor(self) -> Self {
+        if self == Self::NEG_INFINITY {
+            Self::EARLIEST
+        } else {
+            Self(self.0.saturating_add(1))
+        }
     }
 }
 
@@ -54,6 +91,19 @@ impl<'a> FromSql<'a> for Timestamp {
     fn accepts(ty: &Type) -> bool {
         *ty == Type::TIMESTAMPTZ
     }
+}
+
+impl ToSql for Timestamp {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn StdError + Sync + Send>> {
+        out.extend_from_slice(&self.0.to_be_bytes());
+        Ok(IsNull::No)
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        <Self as FromSql<'_>>::accepts(ty)
+    }
+
+    to_sql_checked!();
 }
 
 #[cfg(test)]

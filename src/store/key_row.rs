@@ -1,1 +1,173 @@
+//! Reading rows of the key table as people see them.
 
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+use super::{Executor, Sql, Store};
+use crate::error::{Error, Result};
+use crate::key::KeyId;
+use crate::record::{Record, ResponseSummary, State};
+use crate::response::Response;
+use crate::time::Timestamp;
+
+/// The exact bytes of the stored body of the row `k`: `response_body` where it was needed, else the text of
+/// `response`.
+macro_rules! body {
+    () => {
+        "coalesce(k.response_body, convert_to(k.response::text, 'UTF8'), ''::bytea)"
+    };
+}
+
+/// Every column that a [`Record`] needs, of the row `k`. One clock for all of it: `now()`.
+macro_rules! record_columns {
+    () => {
+        concat!(
+            "k.client_id::text as client_id, k.key::text as key, k.fingerprint::text as fingerprint,
+       k.status::text as status, k.locked_until, k.locked_until <= now() as lease_over,
+       case when k.status = 'in_progress' and isfinite(k.locked_until)
+            then extract(epoch from k.locked_until - now())::float8 end as lease_remaining_seconds,
+       k.created_at,
+       case when isfinite(k.created_at)
+            then extract(epoch from now() - k.created_at)::float8 end as age_seconds,
+       k.completed_at,
+       case when k.status <> 'in_progress'
+            then coalesce(k.completed_at, greatest(k.created_at, k.locked_until)) end as retained_from,
+       k.attempt, k.lease_token, k.owner, k.operation, k.provider, k.order_id, k.last_error,
+       k.status <> 'in_progress' or k.response is not null or k.response_body is not null as has_response,
+       k.status_code::int4 as status_code, k.response_headers::text as response_headers,
+       octet_length(",
+            crate::store::key_row::body!(),
+            ")::int8 as body_bytes, encode(sha256(",
+            crate::store::key_row::body!(),
+            "), 'hex') as body_sha256"
+        )
+    };
+}
+pub(crate) use {body, record_columns};
+
+const GET: Sql = Sql {
+    name: "get",
+    text: concat!(
+        "-- idemctl:get
+select ",
+        record_columns!(),
+        "
+  from {keys} k
+ where k.client_id = $1 and k.key = $2"
+    ),
+    types: &[Type::TEXT, Type::TEXT],
+};
+
+const GET_RESPONSE: Sql = Sql {
+    name: "get_response",
+    text: concat!(
+        "-- idemctl:get_response
+select k.status_code::int4 as status_code, k.response_headers::text as response_headers, ",
+        body!(),
+        " as body
+  from {keys} k
+ where k.client_id = $1 and k.key = $2"
+    ),
+    types: &[Type::TEXT, Type::TEXT],
+};
+
+pub(crate) const STATEMENTS: &[Sql] = &[GET, GET_RESPONSE];
+
+impl Store {
+    /// One row; `None` when there is none.
+    pub async fn get(&self, executor: &impl Executor, id: &KeyId) -> Result<Option<Record>> {
+        let answer = executor
+            .run(
+                self.statement(&GET),
+                &[/* client_id */ &id.client_id(), /* key */ &id.key()],
+            )
+            .await?;
+        answer.rows.first().map(record).transpose()
+    }
+
+    /// The stored response of one row with its exact bytes; `None` when there is no row.
+    pub async fn get_response(&self, executor: &impl Executor, id: &KeyId) -> Result<Option<Response>> {
+        let answer = executor
+            .run(
+                self.statement(&GET_RESPONSE),
+                &[/* client_id */ &id.client_id(), /* key */ &id.key()],
+            )
+            .await?;
+        let Some(row) = answer.rows.first() else {
+            return Ok(None);
+        };
+        let headers = headers(id, row.get("response_headers"))?;
+        Ok(Some(Response::from_stored(
+            status_code(row.get("status_code")),
+            headers,
+            row.get("body"),
+        )))
+    }
+}
+
+/// Reads one row selected with [`record_columns`].
+pub(crate) fn record(row: &Row) -> Result<Record> {
+    let id = KeyId::from_row(row.get("client_id"), row.get("key"));
+    let status: String = row.get("status");
+    let response = if row.get("has_response") {
+        Some(summary(&id, row)?)
+    } else {
+        None
+    };
+    let (created_at, locked_until): (Timestamp, Timestamp) = (row.get("created_at"), row.get("locked_until"));
+    Ok(Record {
+        fingerprint: row.get("fingerprint"),
+        state: State::from_row(&status, row.get("lease_over")),
+        status,
+        locked_until,
+        lease_remaining_seconds: row.get("lease_remaining_seconds"),
+        created_at,
+        age_seconds: row.get("age_seconds"),
+        completed_at: row.get("completed_at"),
+        retained_from: row.get("retained_from"),
+        attempt: row.get("attempt"),
+        lease_token: row.get("lease_token"),
+        owner: row.get("owner"),
+        operation: row.get("operation"),
+        provider: row.get("provider"),
+        order_id: row.get("order_id"),
+        last_error: row.get("last_error"),
+        response,
+        id,
+    })
+}
+
+fn summary(id: &KeyId, row: &Row) -> Result<ResponseSummary> {
+    let headers = headers(id, row.get("response_headers"))?;
+    let content_type = headers
+        .into_iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+    Ok(ResponseSummary {
+        status_code: row.get("status_code"),
+        content_type: content_type.map(|(_, value)| value),
+        body_bytes: row.get("body_bytes"),
+        body_sha256: row.get("body_sha256"),
+    })
+}
+
+/// Headers as they are stored: an array of `[name, value]` pairs, which keeps order and repetitions.
+pub(crate) fn headers(id: &KeyId, stored: Option<&str>) -> Result<Vec<(String, String)>> {
+    let Some(stored) = stored else {
+        return Ok(Vec::new());
+    };
+    serde_json::from_str(stored).map_err(|error| Error::Inconsistent {
+        what: format!("the row {id} holds response_headers that are no list of [name, value] pairs: {error}"),
+    })
+}
+
+/// A stored status as an HTTP status. A row that another program completed without one is replayed as 200,
+/// and one with a number that no HTTP status can be as 500.
+pub(crate) fn status_code(stored: Option<i32>) -> u16 {
+    match stored {
+        None => 200,
+        Some(code) => u16::try_from(code)
+            .ok()
+            .filter(|code| (100..=599).contains(code))
+            .unwrap_or(500),
+    }
+}

@@ -1,2 +1,297 @@
-use super::Sql;
-pub(crate) const STATEMENTS: &[Sql] = &[];
+//! The claim: one statement that either takes the key or reads who has it.
+
+use std::time::Duration;
+
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+use uuid::Uuid;
+
+use super::key_row::{headers, status_code};
+use super::{Executor, Sql, Store, one_row};
+use crate::error::{Error, Result};
+use crate::key::KeyId;
+use crate::record::State;
+use crate::response::Response;
+use crate::time::Timestamp;
+
+/// What a claim needs to know of the row that it met.
+macro_rules! seen {
+    () => {
+        "    select k.fingerprint::text as fingerprint, k.operation, k.status::text as status,
+           k.locked_until <= now() as lease_over,
+           case when k.status = 'in_progress' and isfinite(k.locked_until)
+                then extract(epoch from k.locked_until - now())::float8 end as lease_remaining_seconds,
+           k.attempt, k.lease_token, k.owner, k.provider, k.order_id, k.last_error,
+           k.status_code::int4 as status_code, k.response_headers::text as response_headers,
+           coalesce(k.response_body, convert_to(k.response::text, 'UTF8'), ''::bytea) as body,
+           coalesce(k.completed_at, greatest(k.created_at, k.locked_until)) as retained_from
+      from {keys} k
+     where k.client_id = $1 and k.key = $2"
+    };
+}
+
+/// Looks first and inserts only where nothing was seen: a replay takes no transaction id, no row lock and
+/// writes no WAL. Under READ COMMITTED a competitor may commit between the look and the insert; then there is
+/// no row at all, and the caller asks again.
+const RESERVE: Sql = Sql {
+    name: "reserve",
+    text: concat!(
+        "-- idemctl:reserve
+with seen as (
+",
+        seen!(),
+        "
+), claimed as (
+    insert into {keys} (client_id, key, fingerprint, status, locked_until, created_at, lease_token, owner,
+                        operation, provider, order_id)
+    select $1, $2, $3, 'in_progress', now() + make_interval(secs => $4), now(), $5, $6, $7, $8, $9
+     where not exists (select from seen)
+    on conflict (client_id, key) do nothing
+    returning attempt
+)
+select true as claimed, null::text as fingerprint, null::text as operation, null::text as status,
+       null::bool as lease_over, null::float8 as lease_remaining_seconds, attempt, null::uuid as lease_token,
+       null::text as owner, null::text as provider, null::text as order_id, null::text as last_error,
+       null::int4 as status_code, null::text as response_headers, null::bytea as body,
+       null::timestamptz as retained_from
+  from claimed
+union all
+select false, fingerprint, operation, status, lease_over, lease_remaining_seconds, attempt, lease_token, owner,
+       provider, order_id, last_error, status_code, response_headers, body, retained_from
+  from seen"
+    ),
+    types: &[
+        Type::TEXT,
+        Type::TEXT,
+        Type::TEXT,
+        Type::FLOAT8,
+        Type::UUID,
+        Type::TEXT,
+        Type::TEXT,
+        Type::TEXT,
+        Type::TEXT,
+    ],
+};
+
+/// Takes over an expired row. Everything that was seen stands in the condition, so that of two retries one
+/// wins, and a row that was renewed, completed or released meanwhile is not touched.
+///
+/// `operation` stays as it was: it is part of the provider key, which must be the same for every attempt.
+const TAKE_OVER: Sql = Sql {
+    name: "take_over",
+    text: "-- idemctl:take_over
+update {keys}
+   set locked_until = now() + make_interval(secs => $3), lease_token = $4, owner = $5, attempt = attempt + 1,
+       provider = coalesce(provider, $6), order_id = coalesce(order_id, $7)
+ where client_id = $1 and key = $2 and status = 'in_progress' and locked_until <= now()
+   and fingerprint = $8 and lease_token is not distinct from $9 and attempt = $10
+returning attempt, provider, order_id",
+    types: &[
+        Type::TEXT,
+        Type::TEXT,
+        Type::FLOAT8,
+        Type::UUID,
+        Type::TEXT,
+        Type::TEXT,
+        Type::TEXT,
+        Type::TEXT,
+        Type::UUID,
+        Type::INT4,
+    ],
+};
+
+/// The claim of the same-database mode. Not `RESERVE`: here a competitor's uncommitted insert must be waited
+/// for, which `on conflict do nothing` does.
+const CLAIM_IN_TRANSACTION: Sql = Sql {
+    name: "claim_in_transaction",
+    text: "-- idemctl:claim_in_transaction
+insert into {keys} (client_id, key, fingerprint, status, locked_until, created_at, lease_token, owner, operation)
+values ($1, $2, $3, 'in_progress', now(), now(), $4, $5, $6)
+on conflict (client_id, key) do nothing
+returning attempt",
+    types: &[Type::TEXT, Type::TEXT, Type::TEXT, Type::UUID, Type::TEXT, Type::TEXT],
+};
+
+const LOOK_AT: Sql = Sql {
+    name: "look_at",
+    text: concat!("-- idemctl:look_at\n", seen!()),
+    types: &[Type::TEXT, Type::TEXT],
+};
+
+pub(crate) const STATEMENTS: &[Sql] = &[RESERVE, TAKE_OVER, CLAIM_IN_TRANSACTION, LOOK_AT];
+
+/// What a claim writes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NewClaim<'a> {
+    pub(crate) id: &'a KeyId,
+    pub(crate) fingerprint: &'a str,
+    pub(crate) lease: Duration,
+    pub(crate) token: Uuid,
+    pub(crate) owner: &'a str,
+    pub(crate) operation: Option<&'a str>,
+    pub(crate) provider: Option<&'a str>,
+    pub(crate) order_id: Option<&'a str>,
+}
+
+/// What the claim found.
+#[derive(Debug)]
+pub(crate) enum Claim {
+    /// The key is ours.
+    Claimed,
+    /// Somebody has or had it.
+    Seen(Box<Seen>),
+    /// No row, and none inserted: a competitor committed meanwhile. Ask again.
+    Nothing,
+}
+
+/// The row that a claim met.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(crate) fingerprint: String,
+    pub(crate) operation: Option<String>,
+    pub(crate) status: String,
+    pub(crate) state: Option<State>,
+    pub(crate) lease_remaining_seconds: Option<f64>,
+    pub(crate) attempt: i32,
+    pub(crate) token: Option<Uuid>,
+    pub(crate) owner: Option<String>,
+    pub(crate) provider: Option<String>,
+    pub(crate) order_id: Option<String>,
+    pub(crate) last_error: Option<String>,
+    pub(crate) response: Option<Response>,
+    pub(crate) retained_from: Option<Timestamp>,
+}
+
+/// What a takeover gave.
+#[derive(Debug)]
+pub(crate) struct TakenOver {
+    pub(crate) attempt: i32,
+    pub(crate) provider: Option<String>,
+    pub(crate) order_id: Option<String>,
+}
+
+impl Store {
+    /// One try of the claim: one round trip.
+    pub(crate) async fn claim(&self, executor: &impl Executor, new: &NewClaim<'_>) -> Result<Claim> {
+        let answer = executor
+            .run(
+                self.statement(&RESERVE),
+                &[
+                    /* client_id */ &new.id.client_id(),
+                    /* key */ &new.id.key(),
+                    /* fingerprint */ &new.fingerprint,
+                    /* lease seconds */ &new.lease.as_secs_f64(),
+                    /* lease_token */ &new.token,
+                    /* owner */ &new.owner,
+                    /* operation */ &new.operation,
+                    /* provider */ &new.provider,
+                    /* order_id */ &new.order_id,
+                ],
+            )
+            .await?;
+        match answer.rows.first() {
+            None => Ok(Claim::Nothing),
+            Some(row) if row.get("claimed") => Ok(Claim::Claimed),
+            Some(row) => Ok(Claim::Seen(Box::new(seen(new.id, row)?))),
+        }
+    }
+
+    /// Takes over the expired row that was seen; `None` when it changed meanwhile.
+    pub(crate) async fn take_over(
+        &self,
+        executor: &impl Executor,
+        new: &NewClaim<'_>,
+        seen: &Seen,
+    ) -> Result<Option<TakenOver>> {
+        let answer = executor
+            .run(
+                self.statement(&TAKE_OVER),
+                &[
+                    /* client_id */ &new.id.client_id(),
+                    /* key */ &new.id.key(),
+                    /* lease seconds */ &new.lease.as_secs_f64(),
+                    /* lease_token */ &new.token,
+                    /* owner */ &new.owner,
+                    /* provider */ &new.provider,
+                    /* order_id */ &new.order_id,
+                    /* fingerprint seen */ &seen.fingerprint,
+                    /* lease_token seen */ &seen.token,
+                    /* attempt seen */ &seen.attempt,
+                ],
+            )
+            .await?;
+        Ok(answer.rows.first().map(|row| TakenOver {
+            attempt: row.get("attempt"),
+            provider: row.get("provider"),
+            order_id: row.get("order_id"),
+        }))
+    }
+
+    /// The claim inside the caller's own transaction; waits for a competitor. `true` when the key is ours.
+    pub(crate) async fn claim_in_transaction(&self, tx: &impl Executor, new: &NewClaim<'_>) -> Result<bool> {
+        let statement = self.statement(&CLAIM_IN_TRANSACTION);
+        let answer = tx
+            .run(
+                statement,
+                &[
+                    /* client_id */ &new.id.client_id(),
+                    /* key */ &new.id.key(),
+                    /* fingerprint */ &new.fingerprint,
+                    /* lease_token */ &new.token,
+                    /* owner */ &new.owner,
+                    /* operation */ &new.operation,
+                ],
+            )
+            .await?;
+        one_row(answer.affected, statement)
+    }
+
+    /// The row as a claim would meet it.
+    pub(crate) async fn look_at(&self, executor: &impl Executor, id: &KeyId) -> Result<Option<Seen>> {
+        let answer = executor
+            .run(
+                self.statement(&LOOK_AT),
+                &[/* client_id */ &id.client_id(), /* key */ &id.key()],
+            )
+            .await?;
+        answer.rows.first().map(|row| seen(id, row)).transpose()
+    }
+}
+
+fn seen(id: &KeyId, row: &Row) -> Result<Seen> {
+    let status: String = row.get("status");
+    let state = State::from_row(&status, row.get("lease_over"));
+    let response = match state {
+        Some(State::Done | State::Failed) => {
+            let headers = headers(id, row.get("response_headers"))?;
+            Some(Response::from_stored(
+                status_code(row.get("status_code")),
+                headers,
+                row.get("body"),
+            ))
+        }
+        _ => None,
+    };
+    Ok(Seen {
+        fingerprint: row.get("fingerprint"),
+        operation: row.get("operation"),
+        status,
+        state,
+        lease_remaining_seconds: row.get("lease_remaining_seconds"),
+        attempt: row.get("attempt"),
+        token: row.get("lease_token"),
+        owner: row.get("owner"),
+        provider: row.get("provider"),
+        order_id: row.get("order_id"),
+        last_error: row.get("last_error"),
+        response,
+        retained_from: row.get("retained_from"),
+    })
+}
+
+/// A row with a status that we do not know is never touched.
+pub(crate) fn unknown_status(id: &KeyId, status: &str) -> Error {
+    Error::Inconsistent {
+        what: format!("the row {id} has the unknown status {status:?}; nothing was changed"),
+    }
+}

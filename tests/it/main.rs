@@ -9,4 +9,6 @@
 )]
 
 mod dev;
+mod fingerprint;
+mod provider_key;
 mod support;

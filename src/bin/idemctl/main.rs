@@ -1,2 +1,50 @@
-//! x
-fn main() {}
+//! `idemctl`: the operator's command line over the library of the same name.
+//!
+//! One way through: `cli` (arguments) -> `settings` (flag, environment, file, default) -> `commands` (one file
+//! each, one library operation each) -> `render` (the only writer of stdout) -> `exit` (the only exit codes).
+
+mod cli;
+mod commands;
+mod context;
+mod exit;
+mod render;
+mod safety;
+mod settings;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::exit::Exit;
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    let exit = catch_unwind(AssertUnwindSafe(|| start(cli))).unwrap_or_else(|_| {
+        anstream::eprintln!("error: this is a bug in idemctl; please report it with the lines above");
+        Exit::Bug
+    });
+    exit.into()
+}
+
+/// Runs the command on its own runtime and reports what it could not do.
+fn start(cli: cli::Cli) -> Exit {
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            anstream::eprintln!("error: couldn't start the asynchronous runtime: {error}");
+            return Exit::Other;
+        }
+    };
+    let exit = match runtime.block_on(cli.run()) {
+        Ok(exit) => exit,
+        Err(error) => error.report(),
+    };
+    // A resolver or file call that still runs must not keep the process here.
+    runtime.shutdown_background();
+    exit
+}

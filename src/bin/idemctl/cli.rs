@@ -1,0 +1,145 @@
+//! The command line: global options, the table of commands, and the one dispatch.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::commands;
+use crate::context::Context;
+use crate::exit::{Exit, Result};
+use crate::settings::{self, Settings};
+
+/// Idempotency keys in PostgreSQL: see what happened, and do what is safe
+#[derive(Debug, Parser)]
+#[command(
+    name = "idemctl",
+    version,
+    max_term_width = 100,
+    propagate_version = true,
+    arg_required_else_help = true
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    global: GlobalArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Options of every command.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct GlobalArgs {
+    /// libpq URI or key=value; else PGHOST, PGUSER ... as libpq reads them [env: IDEMCTL_DATABASE_URL, DATABASE_URL]
+    #[arg(
+        long,
+        short = 'd',
+        global = true,
+        value_name = "URL",
+        help_heading = "Connection options"
+    )]
+    pub(crate) database_url: Option<String>,
+    /// Configuration file [env: IDEMCTL_CONFIG] [default: $XDG_CONFIG_HOME/idemctl/config.toml, else /etc/idemctl/config.toml]
+    #[arg(
+        long,
+        short = 'c',
+        global = true,
+        value_name = "FILE",
+        help_heading = "Connection options"
+    )]
+    pub(crate) config: Option<std::path::PathBuf>,
+    /// Schema of the table [default: first of search_path that has it, else public]
+    #[arg(long, global = true, value_name = "NAME", help_heading = "Connection options")]
+    pub(crate) schema: Option<String>,
+    /// Whole time for getting a connection [default: 10s]
+    #[arg(long, global = true, value_name = "DURATION", help_heading = "Connection options", value_parser = settings::duration)]
+    pub(crate) connect_timeout: Option<std::time::Duration>,
+    /// Time for one statement [default: 30s]
+    #[arg(long, global = true, value_name = "DURATION", help_heading = "Connection options", value_parser = settings::duration)]
+    pub(crate) statement_timeout: Option<std::time::Duration>,
+    /// Time for waiting on one lock [default: 5s]
+    #[arg(long, global = true, value_name = "DURATION", help_heading = "Connection options", value_parser = settings::duration)]
+    pub(crate) lock_timeout: Option<std::time::Duration>,
+    /// Form of the output
+    #[arg(
+        long,
+        short = 'o',
+        global = true,
+        value_enum,
+        value_name = "FORMAT",
+        default_value_t,
+        help_heading = "Output options"
+    )]
+    pub(crate) output: Format,
+    /// Colours
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "WHEN",
+        default_value_t,
+        help_heading = "Output options"
+    )]
+    pub(crate) color: Color,
+    /// More on stderr (repeatable)
+    #[arg(long, short = 'v', global = true, action = clap::ArgAction::Count, help_heading = "Output options")]
+    pub(crate) verbose: u8,
+    /// Less on stderr
+    #[arg(
+        long,
+        short = 'q',
+        global = true,
+        conflicts_with = "verbose",
+        help_heading = "Output options"
+    )]
+    pub(crate) quiet: bool,
+}
+
+/// Form of the output on stdout.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    #[default]
+    Table,
+    /// One JSON document.
+    Json,
+    /// One JSON document per line.
+    Jsonl,
+    /// Comma-separated values with a header.
+    Csv,
+    /// Client, tab, key: made for piping into another idemctl.
+    Ids,
+}
+
+/// When to use colours.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal, unless `NO_COLOR` or TERM=dumb.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// One variant, one file in `commands/`.
+#[derive(Debug, Subcommand)]
+enum Command {
+    Inspect(commands::inspect::InspectArgs),
+    List(commands::list::ListArgs),
+    Release(commands::release::ReleaseArgs),
+    Config(commands::config::ConfigArgs),
+}
+
+impl Cli {
+    /// Resolves the settings, then runs the command.
+    pub(crate) async fn run(self) -> Result<Exit> {
+        settings::apply_color(self.global.color);
+        let settings = Settings::resolve(&self.global, settings::Environment::of_process())?;
+        settings::start_logging(&self.global);
+        let context = Context::new(settings);
+        match self.command {
+            Command::Inspect(args) => commands::inspect::run(&context, args).await,
+            Command::List(args) => commands::list::run(&context, args).await,
+            Command::Release(args) => commands::release::run(&context, args).await,
+            Command::Config(args) => commands::config::run(&context, &args),
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! One file per subcommand: its arguments, then `run`.
+
+pub(crate) mod config;
+pub(crate) mod inspect;
+pub(crate) mod key_arg;
+pub(crate) mod list;
+pub(crate) mod release;

@@ -1,0 +1,142 @@
+//! `idemctl list`: keys by state, age, client.
+
+use std::time::Duration;
+
+use idemctl::ops::list::{self, Cursor, Filter, Order};
+use idemctl::record::State;
+
+use crate::context::Context;
+use crate::exit::{Exit, Result};
+use crate::render::key::KeyView;
+use crate::settings;
+
+/// List keys, newest first
+#[derive(Debug, clap::Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    filter: FilterArgs,
+    /// Most rows
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    limit: u32,
+    /// Every row, page by page
+    #[arg(long, conflicts_with = "limit")]
+    all: bool,
+    /// Go on where an earlier list stopped
+    #[arg(long, value_name = "TEXT")]
+    cursor: Option<String>,
+    /// Order
+    #[arg(long, value_enum, default_value_t)]
+    sort: Sort,
+}
+
+/// Which rows.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct FilterArgs {
+    /// Only this client
+    #[arg(long, value_name = "CLIENT")]
+    client: Option<String>,
+    /// Only keys that begin with exactly this text
+    #[arg(long, value_name = "TEXT")]
+    key_prefix: Option<String>,
+    /// Only this state (repeatable)
+    #[arg(long, value_enum, value_name = "STATE")]
+    state: Vec<StateArg>,
+    /// Only created longer ago than this
+    #[arg(long, value_name = "DURATION", value_parser = settings::duration)]
+    older_than: Option<Duration>,
+    /// Only created no longer ago than this
+    #[arg(long, value_name = "DURATION", value_parser = settings::duration)]
+    newer_than: Option<Duration>,
+    /// Only rows of this provider
+    #[arg(long, value_name = "NAME")]
+    provider: Option<String>,
+}
+
+/// A state on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum StateArg {
+    /// The lease is alive
+    InProgress,
+    /// In progress, but the lease is over: stuck
+    #[value(alias = "stuck")]
+    Expired,
+    /// Final answer of the service
+    Done,
+    /// Final error of the janitor or an operator
+    Failed,
+}
+
+/// Order on the command line.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+enum Sort {
+    /// Newest first
+    #[default]
+    Newest,
+    /// Oldest first
+    Oldest,
+}
+
+pub(crate) async fn run(context: &Context, args: ListArgs) -> Result<Exit> {
+    let filter = args.filter.filter();
+    let order = match args.sort {
+        Sort::Newest => Order::Newest,
+        Sort::Oldest => Order::Oldest,
+    };
+    let mut cursor = args.cursor.as_deref().map(Cursor::parse).transpose()?;
+    let mut left = if args.all { u64::MAX } else { u64::from(args.limit) };
+    let (connection, store) = context.open().await?;
+    let mut list = context.printer.list();
+    while left > 0 {
+        // A list that fits one page tells the page's length to the database; a longer one comes in pages.
+        let size = u32::try_from(left).unwrap_or(u32::MAX).min(list::MAX_PAGE);
+        let page = list::page(&connection, &store, &filter, order, cursor.as_ref(), size).await?;
+        left -= page.records.len() as u64;
+        let retention = &context.settings.config.retention;
+        let views: Vec<KeyView> = page
+            .records
+            .into_iter()
+            .map(|record| KeyView::new(record, retention))
+            .collect();
+        list.page(&views)?;
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    list.end()?;
+    if let Some(cursor) = cursor {
+        anstream::eprintln!("note: there are more; go on with --cursor {}", cursor.to_text());
+    }
+    Ok(Exit::Done)
+}
+
+impl FilterArgs {
+    fn filter(self) -> Filter {
+        let Self {
+            client,
+            key_prefix,
+            state,
+            older_than,
+            newer_than,
+            provider,
+        } = self;
+        let states = state
+            .into_iter()
+            .map(|state| match state {
+                StateArg::InProgress => State::InProgress,
+                StateArg::Expired => State::Expired,
+                StateArg::Done => State::Done,
+                StateArg::Failed => State::Failed,
+            })
+            .collect();
+        Filter {
+            client_id: client,
+            key_prefix,
+            states,
+            older_than,
+            newer_than,
+            provider,
+        }
+    }
+}

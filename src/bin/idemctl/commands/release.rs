@@ -1,0 +1,213 @@
+//! `idemctl release`: gives up expired leases.
+
+use std::io::BufRead;
+use std::time::Duration;
+
+use idemctl::key::KeyId;
+use idemctl::ops::actor::Actor;
+use idemctl::ops::end::End;
+use idemctl::ops::release::{self, Request};
+use idemctl::ops::stuck;
+use idemctl::record::Record;
+
+use crate::context::Context;
+use crate::exit::{CliError, Exit, Result};
+use crate::render::release::{ReleaseView, ReleasedView};
+use crate::safety::{ChangeArgs, Confirmed, confirm};
+use crate::settings;
+
+/// Give up expired leases: the row goes, and the next request starts afresh
+#[derive(Debug, clap::Args)]
+pub(crate) struct ReleaseArgs {
+    /// Who sent the key; `-` reads lines of client TAB key from stdin
+    #[arg(
+        value_name = "CLIENT",
+        required_unless_present = "expired",
+        conflicts_with = "expired",
+        allow_hyphen_values = true
+    )]
+    client_or_dash: Option<String>,
+    /// The client's idempotency key
+    #[arg(value_name = "KEY", allow_hyphen_values = true)]
+    key: Option<String>,
+    /// Every expired key that the filters leave, oldest lease end first
+    #[arg(long)]
+    expired: bool,
+    /// Only leases that ended longer ago than this
+    #[arg(long, value_name = "DURATION", requires = "expired", value_parser = settings::duration)]
+    older_than: Option<Duration>,
+    /// Only keys of this client
+    #[arg(long = "client", value_name = "CLIENT", requires = "expired")]
+    only_client: Option<String>,
+    /// Most keys
+    #[arg(long, value_name = "N", requires = "expired", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    limit: u32,
+    /// Keep the row as a final stored error instead
+    #[arg(long = "as", value_name = "WHAT", value_enum)]
+    keep_as: Option<KeepAs>,
+    /// Take a live lease away too: its holder may be at work this moment
+    #[arg(long, conflicts_with = "expired")]
+    steal: bool,
+    #[command(flatten)]
+    change: ChangeArgs,
+}
+
+/// What the row may be kept as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum KeepAs {
+    /// A final error that says that the outcome is unknown.
+    Failed,
+}
+
+pub(crate) async fn run(context: &Context, args: ReleaseArgs) -> Result<Exit> {
+    let ids = match (&args.client_or_dash, &args.key) {
+        (Some(dash), None) if dash == "-" => Some(ids_from(std::io::stdin().lock())?),
+        (Some(client), Some(key)) => Some(vec![KeyId::new(client, key)?]),
+        (Some(_), None) => return Err(CliError::usage("a key is missing").hint("idemctl release CLIENT KEY")),
+        (None, _) => None,
+    };
+    let bulk = args.expired || args.client_or_dash.as_deref() == Some("-");
+    let actor = context.actor(args.change.reason.as_deref())?;
+    let (mut connection, store) = context.open().await?;
+    let mut view = ReleaseView {
+        released: Vec::new(),
+        dry_run: args.change.dry_run,
+    };
+    let mut candidates = Vec::new();
+    match ids {
+        Some(ids) => {
+            for id in ids {
+                match store.get(&connection, &id).await? {
+                    Some(record) => candidates.push(record),
+                    None => view.released.push(ReleasedView::not_found(&id)),
+                }
+            }
+        }
+        None => {
+            let older_than = args.older_than.unwrap_or_default();
+            candidates = stuck::page(
+                &connection,
+                &store,
+                older_than,
+                args.only_client.as_deref(),
+                args.limit,
+            )
+            .await?;
+        }
+    }
+    let (ready, refused): (Vec<Record>, Vec<Record>) = candidates
+        .into_iter()
+        .partition(|record| release::refusal(record.state, args.steal).is_none());
+    for record in refused {
+        if let Some(outcome) = release::refusal(record.state, args.steal) {
+            view.released.push(ReleasedView::of(&record.id, outcome));
+        }
+    }
+    if !ready.is_empty() {
+        let confirmed = ask(&args, &ready)?;
+        apply(
+            &mut connection,
+            &store,
+            &args,
+            &ready,
+            &actor,
+            confirmed,
+            &mut view,
+        )
+        .await;
+    }
+    context.printer.document(&view)?;
+    let exit = view.exit(bulk);
+    match view.complaint() {
+        Some(complaint) => Err(CliError::new(exit, complaint)),
+        None => Ok(exit),
+    }
+}
+
+/// Shows what is about to be done, then asks. A dry run changes nothing, so it need not.
+fn ask(args: &ReleaseArgs, ready: &[Record]) -> Result<Option<Confirmed>> {
+    if args.change.dry_run {
+        return Ok(None);
+    }
+    let what = match args.keep_as {
+        None => "release (the next request starts afresh and may charge again)",
+        Some(KeepAs::Failed) => "keep as failed (every repeat gets a final error)",
+    };
+    for record in ready.iter().take(20) {
+        let owner = record.owner.as_deref().unwrap_or("unknown owner");
+        let line = format!("{}  attempt {}, {owner}", record.id, record.attempt);
+        anstream::eprintln!("  {}", crate::render::printable(&line));
+    }
+    if ready.len() > 20 {
+        anstream::eprintln!("  ... and {} more", ready.len() - 20);
+    }
+    confirm(&args.change, &format!("{what}: {} key(s)?", ready.len())).map(Some)
+}
+
+/// One key after the other; none stops the rest.
+async fn apply(
+    connection: &mut idemctl::connect::Connection,
+    store: &idemctl::store::Store,
+    args: &ReleaseArgs,
+    ready: &[Record],
+    actor: &Actor,
+    _confirmed: Option<Confirmed>,
+    view: &mut ReleaseView,
+) {
+    let end = match args.keep_as {
+        None => End::Release,
+        Some(KeepAs::Failed) => End::Fail,
+    };
+    for record in ready {
+        let request = Request {
+            seen: record,
+            end,
+            steal: args.steal,
+            evidence: serde_json::Value::Null,
+            dry_run: args.change.dry_run,
+            actor: actor.clone(),
+        };
+        let item = match release::run(connection, store, &request).await {
+            Ok(outcome) => ReleasedView::of(&record.id, outcome),
+            Err(error) => {
+                let error = CliError::from(error);
+                ReleasedView::error(&record.id, error.exit(), error.message())
+            }
+        };
+        view.released.push(item);
+    }
+}
+
+/// Lines of client TAB key. The whole input is checked before anything is changed.
+fn ids_from(input: impl BufRead) -> Result<Vec<KeyId>> {
+    let mut ids = Vec::new();
+    for (i, line) in input.lines().enumerate() {
+        let at = |what: &str| CliError::usage(format!("stdin, line {}: {what}; nothing was changed", i + 1));
+        let line = line.map_err(|error| at(&format!("couldn't be read: {error}")))?;
+        if line.is_empty() {
+            continue;
+        }
+        let Some((client, key)) = line.split_once('\t') else {
+            return Err(at("no tab between client and key")
+                .hint("`idemctl list -o ids` prints the form that is read here"));
+        };
+        let id = KeyId::new(client, key).map_err(|error| at(&error.to_string()))?;
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    Ok(ids)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn input_is_checked_as_a_whole() {
+        assert_eq!(ids_from(&b"a\tb\n\na\tb\nc\td\n"[..]).unwrap().len(), 2);
+        let error = ids_from(&b"a\tb\nnonsense\n"[..]).unwrap_err();
+        assert!(error.message().contains("line 2"), "{}", error.message());
+        assert_eq!(error.exit(), Exit::Usage);
+    }
+}

@@ -1,0 +1,142 @@
+//! The exit codes of the contract, and the one place that turns an error into one.
+
+use std::process::ExitCode;
+
+use idemctl::error::Error;
+
+/// How the process ends. The README holds the same table; a test compares them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Exit {
+    /// Done.
+    Done = 0,
+    /// Any other error.
+    Other = 1,
+    /// Usage or configuration.
+    Usage = 2,
+    /// Not found.
+    NotFound = 3,
+    /// Refused as unsafe, or answered "no" at the prompt.
+    Refused = 4,
+    /// Lost a race: the row changed since it was read.
+    Race = 5,
+    /// Partly done: some items failed.
+    Partial = 6,
+    /// Database unreachable or timed out.
+    Database = 7,
+    /// Provider unreachable, or outcome unknown.
+    Provider = 8,
+    /// Schema not as expected.
+    Schema = 9,
+    /// A bug.
+    Bug = 70,
+    /// Interrupted.
+    Interrupted = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// Why a command could not do its work.
+#[derive(Debug)]
+pub(crate) struct CliError {
+    exit: Exit,
+    message: String,
+    hint: Option<String>,
+}
+
+/// A command's result.
+pub(crate) type Result<T, E = CliError> = std::result::Result<T, E>;
+
+impl CliError {
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self {
+            exit,
+            message: message.into(),
+            hint: None,
+        }
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+
+    /// Adds what to do next.
+    #[must_use]
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Puts in front what was being done.
+    #[must_use]
+    pub(crate) fn context(mut self, what: &str) -> Self {
+        self.message = format!("{what}: {}", self.message);
+        self
+    }
+
+    /// The exit code, for commands that go on with other items.
+    pub(crate) fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    /// The message without the hint.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Says it on stderr. A reader that went away (closed pipe) is not an error worth a word.
+    pub(crate) fn report(&self) -> Exit {
+        if self.exit == Exit::Done {
+            return Exit::Done;
+        }
+        anstream::eprintln!("error: {}", crate::render::printable_lines(&self.message));
+        if let Some(hint) = &self.hint {
+            anstream::eprintln!("hint: {}", crate::render::printable_lines(hint));
+        }
+        self.exit
+    }
+}
+
+impl From<Error> for CliError {
+    fn from(error: Error) -> Self {
+        let exit = exit_of(&error);
+        let message = error.to_string();
+        let cli = Self::new(exit, message);
+        match exit {
+            Exit::Database => {
+                cli.hint("`idemctl config` shows which database is meant and where each setting came from")
+            }
+            Exit::Other if error.sqlstate() == Some("42501") => cli
+                .hint("the database user lacks a privilege; connect as one that has it, or have it granted"),
+            _ => cli,
+        }
+    }
+}
+
+fn exit_of(error: &Error) -> Exit {
+    match error {
+        Error::Invalid { .. } | Error::Settings { .. } => Exit::Usage,
+        Error::LeaseLost { .. } | Error::Contended { .. } => Exit::Race,
+        Error::Schema { .. } => Exit::Schema,
+        Error::Unreachable { .. } | Error::Deadline { .. } => Exit::Database,
+        Error::Interrupted => Exit::Interrupted,
+        // Statement timeout and lock timeout are the database's own "timed out".
+        Error::Database(_) if matches!(error.sqlstate(), Some("57014" | "55P03")) => Exit::Database,
+        Error::Database(_) if error.needs_reconnect() => Exit::Database,
+        _ => Exit::Other,
+    }
+}
+
+impl From<std::io::Error> for CliError {
+    /// Writing to stdout failed. A closed pipe ends quietly: `idemctl list | head` is not a failure.
+    fn from(error: std::io::Error) -> Self {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            return Self::new(Exit::Done, "");
+        }
+        Self::new(Exit::Other, format!("couldn't write the output: {error}"))
+    }
+}

@@ -1,0 +1,243 @@
+//! One key on one screen.
+
+use std::io::{self, Write};
+
+use idemctl::ops::inspect::Report;
+use idemctl::response::Response;
+use idemctl::store::Event;
+use idemctl::time::Timestamp;
+use serde::Serialize;
+
+use super::key::{BodyView, KeyView, age, lease};
+use super::{Document, mask, printable};
+use crate::settings::file::Retention;
+
+/// `inspect -o json` of the contract.
+#[derive(Debug, Serialize)]
+pub(crate) struct InspectView {
+    #[serde(flatten)]
+    pub(crate) key: KeyView,
+    pub(crate) history: Vec<EventView>,
+    pub(crate) next: Option<String>,
+    /// The body as text, for people.
+    #[serde(skip)]
+    body_text: Option<String>,
+}
+
+/// One entry of the event log.
+#[derive(Debug, Serialize)]
+pub(crate) struct EventView {
+    pub(crate) id: i64,
+    pub(crate) at: Timestamp,
+    pub(crate) action: String,
+    pub(crate) db_user: String,
+    pub(crate) os_user: Option<String>,
+    pub(crate) host: Option<String>,
+    pub(crate) reason: Option<String>,
+    pub(crate) before: Option<serde_json::Value>,
+    pub(crate) after: Option<serde_json::Value>,
+    pub(crate) details: Option<serde_json::Value>,
+}
+
+impl From<Event> for EventView {
+    fn from(event: Event) -> Self {
+        let Event {
+            id,
+            at,
+            action,
+            db_user,
+            os_user,
+            host,
+            reason,
+            before,
+            after,
+            details,
+        } = event;
+        Self {
+            id,
+            at,
+            action,
+            db_user,
+            os_user,
+            host,
+            reason,
+            before,
+            after,
+            details,
+        }
+    }
+}
+
+impl InspectView {
+    /// `unmasked`: show secrets in the body too.
+    pub(crate) fn new(report: Report, retention: &Retention, unmasked: bool, next: Option<String>) -> Self {
+        let Report {
+            record,
+            response,
+            history,
+        } = report;
+        let mut key = KeyView::new(record, retention);
+        let mut body_text = None;
+        if let (Some(view), Some(response)) = (&mut key.response, &response) {
+            let (body, text) = body(response, unmasked);
+            view.body = Some(body);
+            body_text = Some(text);
+        }
+        Self {
+            key,
+            history: history.into_iter().map(EventView::from).collect(),
+            next,
+            body_text,
+        }
+    }
+}
+
+/// A body for JSON and for people. Bytes that are no text are only masked by not being shown as text.
+fn body(response: &Response, unmasked: bool) -> (BodyView, String) {
+    let text = std::str::from_utf8(response.body()).ok();
+    let shown = text.map(|text| {
+        if unmasked {
+            text.to_owned()
+        } else {
+            mask::text(text)
+        }
+    });
+    let json = shown
+        .as_deref()
+        .and_then(|text| serde_json::from_str::<Box<serde_json::value::RawValue>>(text).ok());
+    match (json, shown) {
+        (Some(body), Some(text)) => (BodyView::Json { body }, text),
+        (None, Some(text)) => (
+            BodyView::Bytes {
+                body_base64: mask::base64(text.as_bytes()),
+            },
+            text,
+        ),
+        (_, None) => {
+            let base64 = mask::base64(response.body());
+            (
+                BodyView::Bytes {
+                    body_base64: base64.clone(),
+                },
+                format!("(not text; base64) {base64}"),
+            )
+        }
+    }
+}
+
+impl Document for InspectView {
+    fn text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let key = &self.key;
+        let bold = anstyle::Style::new().bold();
+        writeln!(
+            out,
+            "{bold}{} {}{bold:#}   {}",
+            printable(&key.client_id),
+            printable(&key.key),
+            state(key)
+        )?;
+        let mut line = |name: &str, value: &str| writeln!(out, "  {name:<13} {}", printable(value));
+        line("operation", key.operation.as_deref().unwrap_or("not recorded"))?;
+        line("attempt", &key.attempt.to_string())?;
+        line("created", &format!("{}{}", key.created_at, ago(key.age_seconds)))?;
+        if key.status == "in_progress" {
+            line("lease until", &key.locked_until.to_string())?;
+        }
+        line("owner", key.owner.as_deref().unwrap_or("not recorded"))?;
+        if let Some(completed) = key.completed_at {
+            line("completed", &completed.to_string())?;
+        }
+        if let Some(expires) = key.expires_at {
+            line(
+                "purged from",
+                &format!("{expires} on (by the configured retention)"),
+            )?;
+        }
+        line("provider", key.provider.as_deref().unwrap_or("not recorded"))?;
+        line("order id", &key.order_id)?;
+        line("provider key", &key.provider_key)?;
+        line("fingerprint", &key.fingerprint)?;
+        line("response", &self.response_line())?;
+        if let Some(body) = &self.body_text {
+            line("body", body)?;
+        }
+        line("last error", key.last_error.as_deref().unwrap_or("none"))?;
+        self.history_text(out)?;
+        if let Some(next) = &self.next {
+            writeln!(out, "  {:<13} {bold}{}{bold:#}", "next", printable(next))?;
+        }
+        Ok(())
+    }
+}
+
+impl InspectView {
+    fn response_line(&self) -> String {
+        match &self.key.response {
+            None => "none stored".to_owned(),
+            Some(response) => format!(
+                "{} {}, {} bytes, sha256 {}",
+                response
+                    .status_code
+                    .map_or("no status".to_owned(), |code| code.to_string()),
+                response.content_type.as_deref().unwrap_or("type not recorded"),
+                response.body_bytes,
+                response.body_sha256,
+            ),
+        }
+    }
+
+    fn history_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        if self.history.is_empty() {
+            return writeln!(
+                out,
+                "  {:<13} no operator or janitor has touched this key",
+                "history"
+            );
+        }
+        for (i, event) in self.history.iter().enumerate() {
+            let name = if i == 0 { "history" } else { "" };
+            writeln!(out, "  {name:<13} {}", printable(&event.line()))?;
+        }
+        Ok(())
+    }
+}
+
+impl EventView {
+    /// When, what, who, why.
+    pub(crate) fn line(&self) -> String {
+        let who = self.os_user.as_deref().unwrap_or("unknown");
+        let host = self.host.as_deref().unwrap_or("unknown host");
+        let reason = self
+            .reason
+            .as_deref()
+            .map(|reason| format!(": {reason}"))
+            .unwrap_or_default();
+        format!(
+            "{} {} by {who}@{host} (database user {}){reason}",
+            self.at, self.action, self.db_user
+        )
+    }
+}
+
+fn state(key: &KeyView) -> String {
+    let colour = match key.state {
+        "done" => anstyle::AnsiColor::Green,
+        "in_progress" => anstyle::AnsiColor::Cyan,
+        "expired" => anstyle::AnsiColor::Yellow,
+        _ => anstyle::AnsiColor::Red,
+    };
+    let style = anstyle::Style::new().fg_color(Some(colour.into())).bold();
+    let more = match (key.state, key.lease_remaining_seconds) {
+        ("in_progress" | "expired", Some(rest)) => format!(" (lease {})", lease(rest)),
+        ("in_progress", None) => " (lease without end)".to_owned(),
+        ("unknown", _) => format!(" (status {:?} is none that idemctl knows)", key.status),
+        _ => String::new(),
+    };
+    format!("{style}{}{style:#}{more}", key.state)
+}
+
+fn ago(seconds: Option<f64>) -> String {
+    seconds
+        .map(|seconds| format!(" ({} ago)", age(seconds)))
+        .unwrap_or_default()
+}

@@ -1,0 +1,147 @@
+//! What became of the keys that were to be released.
+
+use std::io::{self, Write};
+
+use idemctl::key::KeyId;
+use idemctl::ops::release::Outcome;
+use serde::Serialize;
+
+use super::{Document, printable};
+use crate::exit::Exit;
+
+/// `release -o json` of the contract.
+#[derive(Debug, Serialize)]
+pub(crate) struct ReleaseView {
+    pub(crate) released: Vec<ReleasedView>,
+    pub(crate) dry_run: bool,
+}
+
+/// One key.
+#[derive(Debug, Serialize)]
+pub(crate) struct ReleasedView {
+    client_id: String,
+    key: String,
+    result: &'static str,
+    reason: Option<String>,
+    #[serde(skip)]
+    exit: Exit,
+}
+
+impl ReleasedView {
+    pub(crate) fn not_found(id: &KeyId) -> Self {
+        Self::new(
+            id,
+            "not_found",
+            Exit::NotFound,
+            Some("no such key: never used, released, or purged".to_owned()),
+        )
+    }
+
+    pub(crate) fn refused(id: &KeyId, reason: impl Into<String>) -> Self {
+        Self::new(id, "refused", Exit::Refused, Some(reason.into()))
+    }
+
+    /// Left alone because of an error, which is told.
+    pub(crate) fn error(id: &KeyId, exit: Exit, reason: impl Into<String>) -> Self {
+        Self::new(id, "refused", exit, Some(reason.into()))
+    }
+
+    pub(crate) fn of(id: &KeyId, outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Released => Self::new(id, "released", Exit::Done, None),
+            Outcome::Failed => Self::new(id, "failed", Exit::Done, None),
+            Outcome::RefusedLive => Self::refused(
+                id,
+                "the lease is alive: its holder may be at work; wait, or take it away with --steal",
+            ),
+            Outcome::RefusedFinal => Self::refused(
+                id,
+                "the row holds a final answer, which repeats get; the purge deletes it after its time",
+            ),
+            Outcome::RefusedUnknown => {
+                Self::refused(id, "the column status holds a word that idemctl does not know")
+            }
+            Outcome::Changed => {
+                let reason =
+                    "the row changed since it was read (taken over, completed, released); look again";
+                Self::new(id, "changed", Exit::Race, Some(reason.to_owned()))
+            }
+        }
+    }
+
+    fn new(id: &KeyId, result: &'static str, exit: Exit, reason: Option<String>) -> Self {
+        Self {
+            client_id: id.client_id().to_owned(),
+            key: id.key().to_owned(),
+            result,
+            reason,
+            exit,
+        }
+    }
+}
+
+impl ReleaseView {
+    /// One key: its own code. Several: 0, or 6 as soon as one of them failed.
+    pub(crate) fn exit(&self, bulk: bool) -> Exit {
+        let worst = self
+            .released
+            .iter()
+            .map(|item| item.exit)
+            .find(|exit| *exit != Exit::Done);
+        match worst {
+            None => Exit::Done,
+            Some(_) if bulk => Exit::Partial,
+            Some(exit) => exit,
+        }
+    }
+
+    /// What stderr says about a code that is not 0.
+    pub(crate) fn complaint(&self) -> Option<String> {
+        let bad: Vec<_> = self
+            .released
+            .iter()
+            .filter(|item| item.exit != Exit::Done)
+            .collect();
+        match bad.as_slice() {
+            [] => None,
+            [one] => Some(format!(
+                "{} {}: {}: {}",
+                one.client_id,
+                one.key,
+                one.result,
+                one.reason.as_deref().unwrap_or("no reason known")
+            )),
+            many => Some(format!(
+                "{} of {} keys were not released; each is listed",
+                many.len(),
+                self.released.len()
+            )),
+        }
+    }
+}
+
+impl Document for ReleaseView {
+    fn text(&self, out: &mut dyn Write) -> io::Result<()> {
+        for item in &self.released {
+            let verb = match (item.result, self.dry_run) {
+                ("released", true) => "would be released",
+                ("failed", true) => "would be kept as failed",
+                ("failed", false) => "kept as failed",
+                (other, _) => other,
+            };
+            let reason = item
+                .reason
+                .as_deref()
+                .map(|reason| format!(" ({reason})"))
+                .unwrap_or_default();
+            writeln!(
+                out,
+                "{} {}  {verb}{}",
+                printable(&item.client_id),
+                printable(&item.key),
+                printable(&reason)
+            )?;
+        }
+        Ok(())
+    }
+}

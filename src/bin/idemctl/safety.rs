@@ -1,0 +1,51 @@
+//! The gate before every change: a function that mutates takes a [`Confirmed`], and only this module makes one.
+
+use std::io::IsTerminal;
+
+use crate::exit::{CliError, Exit, Result};
+
+/// Flags of every command that changes rows.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Safety options")]
+pub(crate) struct ChangeArgs {
+    /// Do not ask; needed without a terminal
+    #[arg(long, short = 'y')]
+    pub(crate) yes: bool,
+    /// Show what would be done, with the same conditions, and change nothing
+    #[arg(long, short = 'n')]
+    pub(crate) dry_run: bool,
+    /// Why, for the event log
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+}
+
+/// Proof that somebody agreed to a change.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Confirmed(());
+
+/// Asks on the terminal (default: no); without a terminal `--yes` is needed.
+pub(crate) fn confirm(args: &ChangeArgs, question: &str) -> Result<Confirmed> {
+    if args.yes {
+        return Ok(Confirmed(()));
+    }
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return Err(CliError::usage(
+            "this changes rows, and there is no terminal to ask on; nothing was changed",
+        )
+        .hint("look with --dry-run first, then repeat with --yes"));
+    }
+    let answer = dialoguer::Confirm::new()
+        .with_prompt(crate::render::printable(question))
+        .default(false)
+        .interact_opt()
+        .map_err(|error| CliError::usage(format!("couldn't ask on the terminal: {error}")))?;
+    match answer {
+        Some(true) => Ok(Confirmed(())),
+        Some(false) | None => Err(CliError::new(Exit::Refused, "not confirmed; nothing was changed")),
+    }
+}
+
+/// For what never asks by contract: `purge` with the configured retention, `migrate`, `janitor`.
+pub(crate) fn exempt() -> Confirmed {
+    Confirmed(())
+}

@@ -1,0 +1,188 @@
+//! Flag, environment, file, default, in this order: the sole reader of the environment.
+
+pub(crate) mod file;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use idemctl::connect::{self, Timeouts};
+
+use crate::cli::{Color, Format, GlobalArgs};
+use crate::exit::{CliError, Result};
+
+pub(crate) use file::Config;
+
+/// The effective settings of this run.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) schema: Option<String>,
+    pub(crate) output: Format,
+    pub(crate) config: Config,
+    /// The configuration file that was read.
+    pub(crate) config_file: Option<PathBuf>,
+    /// Every value with where it came from, secrets redacted: what `idemctl config` prints.
+    pub(crate) effective: Vec<Effective>,
+    database_url: Option<String>,
+    timeouts: Timeouts,
+    environment: Environment,
+}
+
+/// One value and its source.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub(crate) struct Effective {
+    pub(crate) name: String,
+    pub(crate) value: String,
+    pub(crate) source: String,
+}
+
+/// A snapshot of the process's environment, taken once.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Environment {
+    variables: std::collections::BTreeMap<String, String>,
+}
+
+impl Environment {
+    /// Variables that are not UTF-8 cannot be one of ours and are left out.
+    pub(crate) fn of_process() -> Self {
+        let variables = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect();
+        Self { variables }
+    }
+
+    /// A variable that is set and not empty.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.variables
+            .get(name)
+            .map(String::as_str)
+            .filter(|value| !value.is_empty())
+    }
+}
+
+impl Settings {
+    pub(crate) fn resolve(args: &GlobalArgs, environment: Environment) -> Result<Self> {
+        let (config_file, config) = file::load(args.config.as_deref(), &environment)?;
+        let mut effective = Vec::new();
+        let mut note = |name: &str, value: String, source: &str| {
+            effective.push(Effective {
+                name: name.to_owned(),
+                value,
+                source: source.to_owned(),
+            });
+        };
+        let file_source = config_file
+            .as_ref()
+            .map_or("default".to_owned(), |path| path.display().to_string());
+        let mut pick = |name: &str, flag: Option<Duration>, file: Option<file::Span>, default: Duration| {
+            let (value, source) = match (flag, file) {
+                (Some(flag), _) => (flag, "flag"),
+                (None, Some(file)) => (file.0, file_source.as_str()),
+                (None, None) => (default, "default"),
+            };
+            note(name, show_duration(value), source);
+            value
+        };
+        let default = Timeouts::default();
+        let database = &config.database;
+        let timeouts = Timeouts {
+            connect: pick(
+                "database.connect_timeout",
+                args.connect_timeout,
+                database.connect_timeout,
+                default.connect,
+            ),
+            statement: pick(
+                "database.statement_timeout",
+                args.statement_timeout,
+                database.statement_timeout,
+                default.statement,
+            ),
+            lock: pick(
+                "database.lock_timeout",
+                args.lock_timeout,
+                database.lock_timeout,
+                default.lock,
+            ),
+        };
+        let database_url = args
+            .database_url
+            .clone()
+            .or_else(|| environment.get("IDEMCTL_DATABASE_URL").map(str::to_owned))
+            .or_else(|| environment.get("DATABASE_URL").map(str::to_owned))
+            .or_else(|| config.database.url.clone());
+        let schema = args.schema.clone().or_else(|| config.database.schema.clone());
+        let output = args.output;
+        Ok(Self {
+            schema,
+            output,
+            config,
+            config_file,
+            effective,
+            database_url,
+            timeouts,
+            environment,
+        })
+    }
+
+    /// Settings of the connection, or what is wrong with them.
+    pub(crate) fn connection(&self) -> Result<connect::Settings> {
+        let dsn = self.database_url.clone().unwrap_or_default();
+        Ok(connect::Settings {
+            dsn,
+            timeouts: self.timeouts,
+        })
+    }
+
+    /// Every value in force, with its source. The connection's settings are resolved for it, so that a wrong
+    /// one is found here too.
+    pub(crate) fn explain(&self) -> Result<Vec<Effective>> {
+        self.connection()?;
+        Ok(self.effective.clone())
+    }
+
+    /// The environment, for what only a command needs to know of it.
+    pub(crate) fn environment(&self) -> &Environment {
+        &self.environment
+    }
+}
+
+/// A duration of the command line.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|error| error.to_string())
+}
+
+/// A duration as it would be typed.
+pub(crate) fn show_duration(duration: Duration) -> String {
+    humantime::format_duration(duration).to_string().replace(' ', "")
+}
+
+/// `--color`; `auto` leaves `NO_COLOR`, `CLICOLOR_FORCE` and TERM to anstream.
+pub(crate) fn apply_color(color: Color) {
+    match color {
+        Color::Auto => {}
+        Color::Always => anstream::ColorChoice::Always.write_global(),
+        Color::Never => anstream::ColorChoice::Never.write_global(),
+    }
+}
+
+/// Logs go to stderr only.
+pub(crate) fn start_logging(args: &GlobalArgs) {
+    let level = match (args.quiet, args.verbose) {
+        (true, _) => tracing_subscriber::filter::LevelFilter::ERROR,
+        (false, 0) => tracing_subscriber::filter::LevelFilter::WARN,
+        (false, 1) => tracing_subscriber::filter::LevelFilter::INFO,
+        (false, 2) => tracing_subscriber::filter::LevelFilter::DEBUG,
+        (false, _) => tracing_subscriber::filter::LevelFilter::TRACE,
+    };
+    // A second call (in-process tests) keeps the first subscriber.
+    let _already_set = tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_max_level(level)
+        .with_target(false)
+        .try_init();
+}
+
+/// A usage error that names the file.
+pub(super) fn in_file(path: &std::path::Path, what: &str) -> CliError {
+    CliError::usage(format!("{}: {what}", path.display()))
+}

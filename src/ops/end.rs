@@ -1,0 +1,104 @@
+//! Ending one row in progress from outside: the change and its event in one transaction.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::connect::Connection;
+use crate::error::Result;
+use crate::ops::actor::Actor;
+use crate::store::Store;
+use crate::store::event::NewEvent;
+use crate::store::expired::{FinalError, Stuck};
+
+/// HTTP status of the final error: the service cannot tell what became of the request (RFC 9110, section
+/// 15.6.1).
+const STATUS_CODE: i32 = 500;
+
+/// How a row in progress is ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// Delete it: the next request starts afresh.
+    Release,
+    /// Keep it with a stored final error that says that the outcome is unknown; it is replayed.
+    Fail,
+}
+
+impl End {
+    /// The verb in the event log.
+    pub(crate) fn action(self) -> &'static str {
+        match self {
+            Self::Release => "release",
+            Self::Fail => "fail",
+        }
+    }
+}
+
+/// Everything about the change but the row.
+#[derive(Debug)]
+pub(crate) struct Ending<'a> {
+    pub(crate) how: End,
+    /// How long ago the lease must have ended; `None` takes a live lease too.
+    pub(crate) older_than: Option<Duration>,
+    pub(crate) actor: &'a Actor,
+    pub(crate) details: Value,
+}
+
+/// Ends a row that is still as it was seen; `false` when it is not, and nothing was changed.
+///
+/// `committing` is set before the commit is sent: an error after that leaves the outcome open.
+pub(crate) async fn end_row(
+    conn: &mut Connection,
+    store: &Store,
+    ending: &Ending<'_>,
+    row: &Stuck,
+    committing: &mut bool,
+) -> Result<bool> {
+    let older_than = ending.older_than;
+    let tx = conn.begin().await?;
+    store.short_lock_timeout(&tx).await?;
+    let Some(before) = store.expired_lock(&tx, older_than, row).await? else {
+        return Ok(false);
+    };
+    let changed = match ending.how {
+        End::Fail => store.expired_fail(&tx, older_than, row, &final_error()).await?,
+        End::Release => store.expired_release(&tx, older_than, row).await?,
+    };
+    if !changed {
+        return Ok(false);
+    }
+    let event = NewEvent {
+        id: Some(&row.id),
+        action: ending.how.action(),
+        before: Some(before),
+        after: store.snapshot(&tx, &row.id).await?,
+        details: Some(ending.details.clone()),
+    };
+    store.append_event(&tx, ending.actor, &event).await?;
+    *committing = true;
+    tx.commit().await?;
+    Ok(true)
+}
+
+/// A problem document (RFC 9457): the client must neither read it as a refusal nor try under a new key.
+fn final_error() -> FinalError<'static> {
+    FinalError {
+        status_code: STATUS_CODE,
+        body: r#"{"type":"about:blank","title":"Outcome unknown","status":500,"detail":"The request was accepted but its processing did not end, and whether it took effect is unknown to this service. Do not repeat it under a new idempotency key; contact support."}"#,
+        headers: r#"[["content-type","application/problem+json"]]"#,
+        last_error: "no result before the lease ended; marked as failed without an answer of the provider",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_final_error_is_json_and_says_what_its_status_is() {
+        let error = final_error();
+        let body: serde_json::Value = serde_json::from_str(error.body).unwrap();
+        assert_eq!(body["status"], error.status_code);
+        serde_json::from_str::<Vec<(String, String)>>(error.headers).unwrap();
+    }
+}

@@ -1,0 +1,63 @@
+//! One key: everything that the table and the event log know of it.
+
+use crate::connect::Connection;
+use crate::error::Result;
+use crate::key::KeyId;
+use crate::ops::actor::Actor;
+use crate::record::Record;
+use crate::response::Response;
+use crate::store::event::NewEvent;
+use crate::store::{Event, Executor, Store};
+
+/// How many events of one key are looked at.
+pub const MAX_EVENTS: u32 = 50;
+
+/// What is known of one key.
+#[derive(Debug)]
+pub struct Report {
+    /// The row.
+    pub record: Record,
+    /// The stored response with its bytes, if it was asked for and the row is final.
+    pub response: Option<Response>,
+    /// What operators and the janitor did to the key, newest first, at most [`MAX_EVENTS`].
+    pub history: Vec<Event>,
+}
+
+/// Looks at one key; `None` when there is no row.
+pub async fn run(
+    executor: &impl Executor,
+    store: &Store,
+    id: &KeyId,
+    with_response: bool,
+) -> Result<Option<Report>> {
+    let Some(record) = store.get(executor, id).await? else {
+        return Ok(None);
+    };
+    let response = match (with_response, &record.response) {
+        (true, Some(_)) => store.get_response(executor, id).await?,
+        _ => None,
+    };
+    let history = store.history(executor, id, MAX_EVENTS).await?;
+    Ok(Some(Report {
+        record,
+        response,
+        history,
+    }))
+}
+
+/// What the event log knows of a key, whether or not there is a row: why it is gone.
+pub async fn history(executor: &impl Executor, store: &Store, id: &KeyId) -> Result<Vec<Event>> {
+    store.history(executor, id, MAX_EVENTS).await
+}
+
+/// Writes into the event log that somebody looks at a body without masks.
+pub async fn record_unmask(conn: &mut Connection, store: &Store, id: &KeyId, actor: &Actor) -> Result<()> {
+    let tx = conn.begin().await?;
+    let event = NewEvent {
+        id: Some(id),
+        action: "unmask",
+        ..NewEvent::default()
+    };
+    store.append_event(&tx, actor, &event).await?;
+    tx.commit().await
+}

@@ -1,0 +1,50 @@
+//! What the service's own metrics recorder is told, through the `metrics` facade.
+//!
+//! | name | kind | labels |
+//! | --- | --- | --- |
+//! | `idemctl_reserve_total` | counter | `outcome`: acquired, taken_over, replay, in_progress, mismatch, expired, error |
+//! | `idemctl_reserve_seconds` | histogram | `outcome` |
+//! | `idemctl_settle_total` | counter | `action`: complete, renew, abandon, outcome_unknown; `outcome`: done, lost, error |
+//!
+//! The share of losers (M17) is `in_progress / all` of `idemctl_reserve_total`.
+
+use std::time::{Duration, Instant};
+
+use super::{Lease, Reservation};
+use crate::error::{Error, Result};
+
+/// Counts one reserve. The process's monotonic clock only measures; it decides nothing.
+pub(super) fn reserved(started: Instant, result: &Result<Reservation>) {
+    let outcome = match result {
+        Ok(Reservation::Acquired(lease)) => acquired(lease),
+        Ok(Reservation::Replay(_)) => "replay",
+        Ok(Reservation::InProgress(_)) => "in_progress",
+        Ok(Reservation::Mismatch(_)) => "mismatch",
+        Ok(Reservation::Expired(_)) => "expired",
+        Err(_) => "error",
+    };
+    metrics::counter!("idemctl_reserve_total", "outcome" => outcome).increment(1);
+    metrics::histogram!("idemctl_reserve_seconds", "outcome" => outcome).record(since(started));
+}
+
+fn acquired(lease: &Lease) -> &'static str {
+    if lease.is_takeover() {
+        "taken_over"
+    } else {
+        "acquired"
+    }
+}
+
+/// Counts one action of a holder.
+pub(super) fn settled<T>(action: &'static str, result: &Result<T>) {
+    let outcome = match result {
+        Ok(_) => "done",
+        Err(Error::LeaseLost { .. }) => "lost",
+        Err(_) => "error",
+    };
+    metrics::counter!("idemctl_settle_total", "action" => action, "outcome" => outcome).increment(1);
+}
+
+fn since(started: Instant) -> Duration {
+    started.elapsed()
+}

@@ -1,0 +1,112 @@
+//! What a caller asks for.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::check_lease;
+use crate::error::Result;
+use crate::fingerprint::Fingerprint;
+use crate::key::{KeyId, check_name};
+
+/// What to do with a row whose lease is over.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum OnExpired {
+    /// Take it over and do the work again, with the same provider key.
+    #[default]
+    TakeOver,
+    /// Leave it and tell the caller: for providers that take no keys, which must be asked first.
+    Return,
+}
+
+/// One caller's wish to do one operation.
+///
+/// It carries the token that its lease will have. Reserving again with the *same* value recognises its own
+/// claim, so after an error that leaves the outcome open (connection lost, [`crate::error::Error::Deadline`])
+/// repeat with the same `Request`; make a new one for every new HTTP request or message.
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub(super) id: KeyId,
+    pub(super) fingerprint: Fingerprint,
+    pub(super) previous: Vec<Fingerprint>,
+    pub(super) operation: Option<String>,
+    pub(super) provider: Option<String>,
+    pub(super) order_id: Option<String>,
+    pub(super) lease: Option<Duration>,
+    pub(super) on_expired: OnExpired,
+    pub(super) token: Uuid,
+}
+
+impl Request {
+    /// A request under this key for the operation with this fingerprint.
+    pub fn new(id: KeyId, fingerprint: Fingerprint) -> Self {
+        Self {
+            id,
+            fingerprint,
+            previous: Vec::new(),
+            operation: None,
+            provider: None,
+            order_id: None,
+            lease: None,
+            on_expired: OnExpired::default(),
+            token: Uuid::new_v4(),
+        }
+    }
+
+    /// Fingerprints by earlier rules that count as the same request, so that a changed rule does not turn
+    /// retries in flight into mismatches. New rows get the current one.
+    #[must_use]
+    pub fn or_any_of(mut self, previous: impl IntoIterator<Item = Fingerprint>) -> Self {
+        self.previous.extend(previous);
+        self
+    }
+
+    /// The operation, such as `POST /payments`: the same key on another one is a mismatch.
+    pub fn operation(mut self, operation: impl Into<String>) -> Result<Self> {
+        self.operation = Some(checked("operation", operation)?);
+        Ok(self)
+    }
+
+    /// Which provider will be called, by its name in the operator's configuration.
+    pub fn provider(mut self, provider: impl Into<String>) -> Result<Self> {
+        self.provider = Some(checked("provider", provider)?);
+        Ok(self)
+    }
+
+    /// Under which of our ids the provider will know the operation; the key when this is not called.
+    pub fn order_id(mut self, order_id: impl Into<String>) -> Result<Self> {
+        self.order_id = Some(checked("order_id", order_id)?);
+        Ok(self)
+    }
+
+    /// Lease of this request, 1 second to 24 hours.
+    pub fn lease(mut self, lease: Duration) -> Result<Self> {
+        check_lease(lease)?;
+        self.lease = Some(lease);
+        Ok(self)
+    }
+
+    /// What to do with an expired row.
+    #[must_use]
+    pub fn on_expired(mut self, on_expired: OnExpired) -> Self {
+        self.on_expired = on_expired;
+        self
+    }
+
+    /// The key.
+    pub fn id(&self) -> &KeyId {
+        &self.id
+    }
+
+    pub(super) fn matches(&self, stored: &str) -> bool {
+        std::iter::once(&self.fingerprint)
+            .chain(&self.previous)
+            .any(|print| print.as_str() == stored)
+    }
+}
+
+fn checked(field: &'static str, value: impl Into<String>) -> Result<String> {
+    let value = value.into();
+    check_name(field, &value)?;
+    Ok(value)
+}

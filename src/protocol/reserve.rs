@@ -1,0 +1,180 @@
+//! Claiming a key: the loop around one statement, and the reading of what it found.
+
+use std::time::{Duration, Instant};
+
+use super::lease::Claimed;
+use super::{
+    Busy, Difference, ExpiredLease, Idempotency, Lease, OnExpired, Replay, Request, Reservation, metrics,
+};
+use crate::error::{Error, Result};
+use crate::record::State;
+use crate::store::{Claim, Executor, NewClaim, Seen, unknown_status};
+
+/// How often a reserve asks again when rows come and go under it. Each round needs a competitor that commits
+/// or deletes in just that moment.
+const MAX_ROUNDS: u32 = 20;
+/// Longest pause between rounds.
+const MAX_PAUSE: Duration = Duration::from_millis(100);
+/// A client is never sent away for longer than this, however long the lease: the holder may finish any time.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(5);
+
+impl Idempotency {
+    /// Claims the key, or says who has it and what became of it: one round trip for every outcome but a
+    /// takeover (two) and a lost race (one more each).
+    ///
+    /// Give it a connection outside a transaction: the claim must be committed before the work begins. For work
+    /// in the same database see [`Idempotency::reserve_in`].
+    ///
+    /// Errors leave nothing claimed, except that after [`Error::Unreachable`] and [`Error::Deadline`] the claim
+    /// may have been committed: repeat with the same `request`, which recognises it.
+    pub async fn reserve(&self, executor: &impl Executor, request: &Request) -> Result<Reservation> {
+        let started = Instant::now();
+        let result = self.reserve_bounded(executor, request).await;
+        metrics::reserved(started, &result);
+        result
+    }
+
+    pub(super) fn new_claim<'a>(&'a self, request: &'a Request) -> NewClaim<'a> {
+        NewClaim {
+            id: &request.id,
+            fingerprint: request.fingerprint.as_str(),
+            lease: request.lease.unwrap_or(self.options.lease),
+            token: request.token,
+            owner: &self.options.owner,
+            operation: request.operation.as_deref(),
+            provider: request.provider.as_deref(),
+            order_id: request.order_id.as_deref(),
+        }
+    }
+
+    async fn reserve_bounded(&self, executor: &impl Executor, request: &Request) -> Result<Reservation> {
+        for round in 0..MAX_ROUNDS {
+            let asked = Instant::now();
+            match self.reserve_once(executor, request).await {
+                Ok(Some(Reservation::Acquired(lease))) => {
+                    return self.whole_lease(executor, lease, asked).await;
+                }
+                Ok(Some(other)) => return Ok(other),
+                Ok(None) => {}
+                Err(error) if error.is_retryable() => {}
+                Err(error) => return Err(error),
+            }
+            pause(round).await;
+        }
+        Err(Error::Contended { attempts: MAX_ROUNDS })
+    }
+
+    /// `None`: the row changed under us, ask again.
+    async fn reserve_once(&self, executor: &impl Executor, request: &Request) -> Result<Option<Reservation>> {
+        let new = self.new_claim(request);
+        match self.store.claim(executor, &new).await? {
+            Claim::Nothing => Ok(None),
+            Claim::Claimed => Ok(Some(Reservation::Acquired(
+                self.lease(request, Claimed::fresh(request)),
+            ))),
+            Claim::Seen(seen) => self.answer(executor, request, &new, *seen).await,
+        }
+    }
+
+    async fn answer(
+        &self,
+        executor: &impl Executor,
+        request: &Request,
+        new: &NewClaim<'_>,
+        mut seen: Seen,
+    ) -> Result<Option<Reservation>> {
+        if let Some(difference) = difference(request, &seen) {
+            return Ok(Some(Reservation::Mismatch(difference)));
+        }
+        match seen.state {
+            None => Err(unknown_status(&request.id, &seen.status)),
+            // The commit's answer was lost, and this is our own claim.
+            Some(State::InProgress | State::Expired) if seen.token == Some(request.token) => Ok(Some(
+                Reservation::Acquired(self.lease(request, Claimed::seen(&seen))),
+            )),
+            Some(State::InProgress) => Ok(Some(Reservation::InProgress(busy(&seen)))),
+            Some(State::Done | State::Failed) => Ok(seen.response.take().map(|response| {
+                Reservation::Replay(Replay {
+                    response,
+                    retained_from: seen.retained_from,
+                })
+            })),
+            Some(State::Expired) if request.on_expired == OnExpired::Return => {
+                Ok(Some(Reservation::Expired(expired(seen))))
+            }
+            Some(State::Expired) => {
+                let taken = self.store.take_over(executor, new, &seen).await?;
+                Ok(taken.map(|taken| {
+                    Reservation::Acquired(self.lease(request, Claimed::taken_over(&seen, taken)))
+                }))
+            }
+        }
+    }
+
+    fn lease(&self, request: &Request, claimed: Claimed) -> Lease {
+        let length = request.lease.unwrap_or(self.options.lease);
+        Lease::new(
+            self.store.clone(),
+            request,
+            claimed,
+            length,
+            self.options.max_body_bytes,
+        )
+    }
+
+    /// The lease began when the statement began. Where the answer took long (a lock, a slow network), part of
+    /// it is gone before the work starts: take the whole of it again.
+    async fn whole_lease(
+        &self,
+        executor: &impl Executor,
+        lease: Lease,
+        asked: Instant,
+    ) -> Result<Reservation> {
+        if asked.elapsed() > lease.length() / 8 {
+            lease.renew(executor, lease.length()).await?;
+        }
+        Ok(Reservation::Acquired(lease))
+    }
+}
+
+/// Mismatch beats every other outcome. A row without an operation (of a service that knows only the old
+/// columns) matches any.
+pub(super) fn difference(request: &Request, seen: &Seen) -> Option<Difference> {
+    match (&request.operation, &seen.operation) {
+        (Some(ours), Some(theirs)) if ours != theirs => Some(Difference::Operation),
+        _ if !request.matches(&seen.fingerprint) => Some(Difference::Body),
+        _ => None,
+    }
+}
+
+pub(super) fn busy(seen: &Seen) -> Busy {
+    let rest = seen
+        .lease_remaining_seconds
+        .unwrap_or(f64::MAX)
+        .clamp(0.0, MAX_RETRY_AFTER.as_secs_f64());
+    // Jitter upwards, so that a crowd of clients does not come back in one moment.
+    let seconds = rest.max(0.05) * (1.0 + fastrand::f64() * 0.25);
+    Busy {
+        retry_after: Duration::from_secs_f64(seconds),
+        attempt: seen.attempt,
+        owner: seen.owner.clone(),
+    }
+}
+
+pub(super) fn expired(seen: Seen) -> ExpiredLease {
+    ExpiredLease {
+        attempt: seen.attempt,
+        token: seen.token,
+        last_error: seen.last_error,
+        provider: seen.provider,
+        order_id: seen.order_id,
+    }
+}
+
+/// The first round comes at once: the competitor has committed already. Later ones back off with jitter.
+async fn pause(round: u32) {
+    if round > 0 {
+        let most = Duration::from_millis(1 << round.min(10)).min(MAX_PAUSE);
+        tokio::time::sleep(most.mul_f64(0.5 + fastrand::f64() * 0.5)).await;
+    }
+}

@@ -1,0 +1,362 @@
+//! One question over HTTP: within a deadline, tried again where that can help, never redirected, never too big.
+
+use std::error::Error as StdError;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use backon::{BackoffBuilder as _, ExponentialBuilder};
+use chrono::DateTime;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, DATE, HeaderMap, HeaderName, RETRY_AFTER};
+use reqwest::{Client, StatusCode, Url};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use tokio::time::{Instant, timeout_at};
+
+use super::Surroundings;
+use super::config::{ProviderConfig, wrong};
+use super::secret::HeaderValue;
+use crate::error::{Result, chain};
+
+/// Longest body that is read: 1 MiB, what the JSON reader takes.
+const MAX_BODY_BYTES: usize = crate::fingerprint::MAX_BYTES;
+
+/// How often a question is put at most.
+const MAX_ATTEMPTS: usize = 5;
+
+/// Headers that belong to the transport, and must not be set in the configuration.
+const TRANSPORT_HEADERS: [&str; 6] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// A client for one provider.
+#[derive(Debug)]
+pub(super) struct Fetcher {
+    client: Client,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    timeout: Duration,
+    surroundings: Surroundings,
+}
+
+/// An answer that can be judged: neither a redirect, nor about credentials, nor about load.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    /// Whether it calls itself HTML: the page of a gateway, not the API's answer.
+    pub(super) html: bool,
+    pub(super) body: Vec<u8>,
+}
+
+/// Why there is no answer that can be judged.
+#[derive(Debug)]
+pub(super) struct Trouble {
+    pub(super) reason: String,
+    /// How long the provider asked to wait.
+    pub(super) not_before: Option<Duration>,
+}
+
+enum Attempt {
+    Done(Answer),
+    /// May be otherwise the next time.
+    Again(Trouble),
+    /// Will not be otherwise.
+    Stop(Trouble),
+}
+
+impl From<String> for Trouble {
+    fn from(reason: String) -> Self {
+        Self {
+            reason,
+            not_before: None,
+        }
+    }
+}
+
+impl Fetcher {
+    /// Prepares the client. Reads the certificates, but no secrets yet.
+    pub(super) fn new(
+        name: &str,
+        config: &ProviderConfig,
+        surroundings: &Surroundings,
+        https: bool,
+    ) -> Result<Self> {
+        let timeout = config.checked_timeout(name)?;
+        let mut headers = Vec::new();
+        for (header, value) in &config.headers {
+            let parsed = HeaderName::from_bytes(header.as_bytes());
+            let parsed = parsed.map_err(|_| {
+                wrong(
+                    name,
+                    "headers",
+                    format!("has {header:?}, which is no header name"),
+                )
+            })?;
+            if TRANSPORT_HEADERS.contains(&parsed.as_str()) {
+                return Err(wrong(
+                    name,
+                    "headers",
+                    format!("has {parsed}, which is not for you to set"),
+                ));
+            }
+            if headers.iter().any(|(other, _)| *other == parsed) {
+                return Err(wrong(name, "headers", format!("has {parsed} twice")));
+            }
+            headers.push((parsed, value.clone()));
+        }
+        let mut builder = Client::builder()
+            // Only what the caller gives, never the process's own variables.
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            // Half of the time, so that one address that swallows packets leaves time for another attempt.
+            .connect_timeout(timeout / 2)
+            .user_agent(concat!("idemctl/", env!("CARGO_PKG_VERSION")))
+            .tls_backend_preconfigured(tls(name, config.ca_file.as_deref(), https)?);
+        if let Some(proxy) = config.proxy.as_ref().or(surroundings.proxy.as_ref()) {
+            // The error is not shown: it may quote the address, and so a password.
+            let proxy = reqwest::Proxy::all(proxy.reveal());
+            builder =
+                builder.proxy(proxy.map_err(|_| wrong(name, "proxy", "is no URL such as http://host:3128"))?);
+        }
+        let client = builder
+            .build()
+            .map_err(|error| wrong(name, "url", format!("cannot be used: {}", chain(&error))))?;
+        Ok(Self {
+            client,
+            headers,
+            timeout,
+            surroundings: surroundings.clone(),
+        })
+    }
+
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Puts the question, and again after a growing, random wait or the one that the provider asks for
+    /// (RFC 9110 section 10.2.3), as long as the deadline permits.
+    pub(super) async fn get(&self, url: &Url) -> Result<Answer, Trouble> {
+        let deadline = Instant::now() + self.timeout;
+        let mut waits = ExponentialBuilder::default()
+            .with_min_delay(Duration::from_millis(100))
+            .with_max_delay(Duration::from_secs(5))
+            .with_max_times(MAX_ATTEMPTS - 1)
+            .with_jitter()
+            .build();
+        let mut last: Option<Trouble> = None;
+        loop {
+            let Ok(attempt) = timeout_at(deadline, self.once(url)).await else {
+                return Err(self.too_late(last));
+            };
+            let trouble = match attempt {
+                Attempt::Done(answer) => return Ok(answer),
+                Attempt::Stop(trouble) => return Err(trouble),
+                Attempt::Again(trouble) => trouble,
+            };
+            let Some(wait) = waits.next() else {
+                return Err(trouble);
+            };
+            let wait = trouble.not_before.unwrap_or_default().max(wait);
+            if Instant::now() + wait >= deadline {
+                return Err(trouble);
+            }
+            tokio::time::sleep(wait).await;
+            last = Some(trouble);
+        }
+    }
+
+    fn too_late(&self, last: Option<Trouble>) -> Trouble {
+        let within = crate::duration::format(self.timeout);
+        match last {
+            None => Trouble::from(format!("no answer within {within}")),
+            Some(Trouble { reason, not_before }) => Trouble {
+                reason: format!("no answer within {within}; before that: {reason}"),
+                not_before,
+            },
+        }
+    }
+
+    async fn once(&self, url: &Url) -> Attempt {
+        let mut headers = HeaderMap::new();
+        headers.insert(
+            ACCEPT,
+            reqwest::header::HeaderValue::from_static("application/json"),
+        );
+        for (name, value) in &self.headers {
+            // At each attempt, so that a rotated secret works at once.
+            match value.read(&self.surroundings).await {
+                Ok(value) => drop(headers.insert(name.clone(), value)),
+                Err(problem) => {
+                    return Attempt::Stop(format!("the header {name} cannot be made: {problem}").into());
+                }
+            }
+        }
+        match self.client.get(url.clone()).headers(headers).send().await {
+            Ok(response) => receive(response).await,
+            Err(error) => lost(error),
+        }
+    }
+}
+
+async fn receive(mut response: reqwest::Response) -> Attempt {
+    let status = response.status();
+    let trouble = |reason: String| Trouble {
+        reason,
+        not_before: retry_after(response.headers()),
+    };
+    match status.as_u16() {
+        408 | 429 | 500..=599 => {
+            return Attempt::Again(trouble(format!("the provider answered HTTP {}", status.as_u16())));
+        }
+        300..=399 => {
+            return Attempt::Stop(trouble(format!(
+                "the provider answered with a redirect, HTTP {}, which is not followed",
+                status.as_u16()
+            )));
+        }
+        401 | 403 | 407 => {
+            return Attempt::Stop(trouble(format!(
+                "the provider refused our credentials, HTTP {}",
+                status.as_u16()
+            )));
+        }
+        _ => {}
+    }
+    let html = response.headers().get(CONTENT_TYPE).is_some_and(|value| {
+        let kind = value.to_str().unwrap_or_default().to_ascii_lowercase();
+        kind.starts_with("text/html") || kind.starts_with("application/xhtml")
+    });
+    let mut body = Vec::new();
+    loop {
+        match response.chunk().await {
+            Ok(Some(chunk)) if body.len() + chunk.len() > MAX_BODY_BYTES => {
+                return Attempt::Stop(format!("the answer is longer than {MAX_BODY_BYTES} bytes").into());
+            }
+            Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+            Ok(None) => return Attempt::Done(Answer { status, html, body }),
+            Err(error) => return lost(error),
+        }
+    }
+}
+
+/// No answer, or not all of it. The address is left out, since its query may hold a secret.
+fn lost(error: reqwest::Error) -> Attempt {
+    let error = error.without_url();
+    let trouble = Trouble::from(format!("the provider cannot be reached: {}", chain(&error)));
+    if is_tls(&error) {
+        Attempt::Stop(trouble)
+    } else {
+        Attempt::Again(trouble)
+    }
+}
+
+/// A certificate that is not trusted will not be trusted in a second.
+fn is_tls(error: &(dyn StdError + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let io = error
+            .downcast_ref::<std::io::Error>()
+            .and_then(std::io::Error::get_ref);
+        if error.is::<rustls::Error>() || io.is_some_and(<dyn StdError + Send + Sync>::is::<rustls::Error>) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}
+
+/// `Retry-After` in seconds, or as a date, which is compared with the answer's own `Date`: our clock decides
+/// nothing.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        // Digits that do not fit are a very long time.
+        return Some(Duration::from_secs(text.parse().unwrap_or(u64::MAX)).min(crate::duration::MAX));
+    }
+    let date = DateTime::parse_from_rfc2822(text).ok()?;
+    let now = DateTime::parse_from_rfc2822(headers.get(DATE)?.to_str().ok()?).ok()?;
+    (date - now)
+        .to_std()
+        .ok()
+        .map(|wait| wait.min(crate::duration::MAX))
+}
+
+/// ring's cryptography, the system's certificates and those of `ca_file`.
+fn tls(name: &str, ca_file: Option<&Path>, https: bool) -> Result<rustls::ClientConfig> {
+    let mut roots = rustls::RootCertStore::empty();
+    if https {
+        let system = rustls_native_certs::load_native_certs();
+        // Stores of systems hold a broken certificate now and then; the others are still good.
+        let _counts = roots.add_parsable_certificates(system.certs);
+    }
+    if let Some(path) = ca_file {
+        let fail = |problem: String| wrong(name, "ca_file", format!("({}) {problem}", path.display()));
+        let certificates =
+            CertificateDer::pem_file_iter(path).map_err(|error| fail(format!("cannot be read: {error}")))?;
+        let mut count = 0;
+        for certificate in certificates {
+            let certificate = certificate.map_err(|error| fail(format!("cannot be read: {error}")))?;
+            roots
+                .add(certificate)
+                .map_err(|error| fail(format!("has a certificate that cannot be used: {error}")))?;
+            count += 1;
+        }
+        if count == 0 {
+            return Err(fail("has no certificate in PEM form".to_owned()));
+        }
+    }
+    if https && roots.is_empty() {
+        return Err(wrong(
+            name,
+            "ca_file",
+            "is not set, and the system has no certificates to trust",
+        ));
+    }
+    let builder =
+        rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| wrong(name, "url", format!("cannot be used: {error}")))?;
+    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date_against_the_answers_own_date() {
+        let now = "Sun, 29 Nov 2026 12:00:00 GMT";
+        for (value, date, expected) in [
+            ("120", None, Some(120)),
+            ("0", None, Some(0)),
+            (
+                "99999999999999999999999",
+                None,
+                Some(crate::duration::MAX.as_secs()),
+            ),
+            ("Sun, 29 Nov 2026 12:01:30 GMT", Some(now), Some(90)),
+            ("Sun, 29 Nov 2026 11:00:00 GMT", Some(now), None),
+            ("Sun, 29 Nov 2026 12:01:30 GMT", None, None),
+            ("-5", None, None),
+            ("1.5", None, None),
+            ("soon", Some(now), None),
+            ("", None, None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, value.parse().unwrap());
+            if let Some(date) = date {
+                headers.insert(DATE, date.parse().unwrap());
+            }
+            assert_eq!(
+                retry_after(&headers),
+                expected.map(Duration::from_secs),
+                "{value}"
+            );
+        }
+        assert_eq!(retry_after(&HeaderMap::new()), None);
+    }
+}

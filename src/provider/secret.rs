@@ -1,0 +1,154 @@
+//! Secrets of providers: where they come from, and how they stay out of every message.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use tokio::io::AsyncReadExt as _;
+
+use super::Surroundings;
+
+/// Larger files are no secrets but mistakes.
+const MAX_FILE_BYTES: u64 = 64 * 1024;
+
+/// A text that is never shown.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Redacted(String);
+
+impl Redacted {
+    /// Hides a text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text itself.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Redacted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[hidden]")
+    }
+}
+
+/// A header's value in the configuration: a plain string, or where to read it.
+///
+/// `{ prefix = "Bearer ", file = "/run/credentials/acme" }` or `{ env = "ACME_KEY" }`. Exactly one of `file`
+/// and `env`; one newline at the end of the file does not belong to the secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeaderValue {
+    prefix: String,
+    source: Source,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Source {
+    Plain(Redacted),
+    File(PathBuf),
+    Env(String),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parts {
+    #[serde(default)]
+    prefix: String,
+    file: Option<PathBuf>,
+    env: Option<String>,
+}
+
+impl HeaderValue {
+    /// A value that stands in the configuration itself.
+    pub fn plain(value: impl Into<String>) -> Self {
+        Self {
+            prefix: String::new(),
+            source: Source::Plain(Redacted::new(value)),
+        }
+    }
+
+    /// Reads the value as it is now. Returns why it cannot be had, without any part of it.
+    pub(super) async fn read(
+        &self,
+        surroundings: &Surroundings,
+    ) -> Result<reqwest::header::HeaderValue, String> {
+        let (secret, origin) = match &self.source {
+            Source::Plain(value) => (value.reveal().to_owned(), "the configured value".to_owned()),
+            Source::Env(name) => {
+                let origin = format!("the environment variable {name}");
+                match (surroundings.env)(name) {
+                    Some(value) => (value, origin),
+                    None => return Err(format!("{origin} is not set")),
+                }
+            }
+            Source::File(path) => {
+                let origin = format!("the file {}", path.display());
+                (
+                    read_file(path)
+                        .await
+                        .map_err(|problem| format!("{origin} {problem}"))?,
+                    origin,
+                )
+            }
+        };
+        if secret.is_empty() {
+            return Err(format!("{origin} is empty"));
+        }
+        let mut value = reqwest::header::HeaderValue::from_str(&format!("{}{secret}", self.prefix))
+            .map_err(|_| format!("{origin} has characters that no header may have"))?;
+        value.set_sensitive(true);
+        Ok(value)
+    }
+}
+
+async fn read_file(path: &std::path::Path) -> Result<String, String> {
+    let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
+    let file = tokio::fs::File::open(path).await.map_err(unreadable)?;
+    let mut text = String::new();
+    file.take(MAX_FILE_BYTES + 1)
+        .read_to_string(&mut text)
+        .await
+        .map_err(unreadable)?;
+    if text.len() as u64 > MAX_FILE_BYTES {
+        return Err(format!("is longer than {MAX_FILE_BYTES} bytes"));
+    }
+    if let Some(line) = text.strip_suffix('\n') {
+        let length = line.strip_suffix('\r').unwrap_or(line).len();
+        text.truncate(length);
+    }
+    Ok(text)
+}
+
+impl<'de> Deserialize<'de> for HeaderValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+
+        impl<'de> Visitor<'de> for Either {
+            type Value = HeaderValue;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string, or a table with `file` or `env` and perhaps `prefix`")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<HeaderValue, E> {
+                Ok(HeaderValue::plain(value))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<HeaderValue, A::Error> {
+                let Parts { prefix, file, env } = Parts::deserialize(MapAccessDeserializer::new(map))?;
+                let source = match (file, env) {
+                    (Some(file), None) => Source::File(file),
+                    (None, Some(env)) => Source::Env(env),
+                    _ => return Err(serde::de::Error::custom("give exactly one of `file` and `env`")),
+                };
+                Ok(HeaderValue { prefix, source })
+            }
+        }
+
+        deserializer.deserialize_any(Either)
+    }
+}
