@@ -7,7 +7,7 @@ use std::time::Instant;
 use idemctl::dev::{Binaries, Lifetime, Options, Server};
 use sha2::Digest;
 
-use crate::support::{Run, connect, temp_dir, until};
+use crate::support::{Run, Spawned, connect, temp_dir, until};
 
 mod fetch;
 mod helpers;
@@ -104,9 +104,8 @@ async fn two_starts_at_once_share_one_server() {
 async fn a_tied_server_dies_with_a_killed_parent() {
     let dir = temp_dir();
     let path = dir.path().join("dev");
-    let mut parent = Run::test("dev::child_starts_a_tied_server")
-        .env("IDEMCTL_TEST_DIR", path.to_string_lossy())
-        .spawn();
+    let place = path.to_string_lossy();
+    let mut parent = Spawned::test("dev::child_starts_a_tied_server", &[("IDEMCTL_TEST_DIR", &place)]);
     let line = parent.wait_for_line("started ").await;
     let server: u32 = line.split("started ").nth(1).unwrap().parse().unwrap();
     assert!(!is_gone(server));

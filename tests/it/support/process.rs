@@ -203,6 +203,13 @@ pub(crate) struct Spawned {
 }
 
 impl Spawned {
+    /// Starts [`Run::test`] with these environment variables.
+    pub(crate) fn test(name: &str, env: &[(&str, &str)]) -> Self {
+        env.iter()
+            .fold(Run::test(name), |run, (name, value)| run.env(name, *value))
+            .spawn()
+    }
+
     fn new(mut child: Child, stdin: Option<Vec<u8>>, pty: bool, home: Option<tempfile::TempDir>) -> Self {
         let (send, lines) = mpsc::unbounded_channel();
         let stdout = collect(child.stdout.take().expect("piped"), send.clone());
