@@ -8,7 +8,9 @@
     reason = "a test that cannot go on has failed, and a child process talks to its parent"
 )]
 
+mod connect;
 mod dev;
 mod fingerprint;
+mod pgbouncer;
 mod provider_key;
 mod support;

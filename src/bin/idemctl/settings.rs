@@ -24,6 +24,8 @@ pub(crate) struct Settings {
     pub(crate) effective: Vec<Effective>,
     database_url: Option<String>,
     timeouts: Timeouts,
+    /// Only if a flag or the file gives it.
+    connect_timeout: Option<Duration>,
     environment: Environment,
 }
 
@@ -84,6 +86,9 @@ impl Settings {
         };
         let default = Timeouts::default();
         let database = &config.database;
+        let connect_timeout = args
+            .connect_timeout
+            .or(database.connect_timeout.map(|span| span.0));
         let timeouts = Timeouts {
             connect: pick(
                 "database.connect_timeout",
@@ -120,30 +125,53 @@ impl Settings {
             effective,
             database_url,
             timeouts,
+            connect_timeout,
             environment,
         })
     }
 
     /// Settings of the connection, or what is wrong with them.
     pub(crate) fn connection(&self) -> Result<connect::Settings> {
-        let dsn = self.database_url.clone().unwrap_or_default();
-        Ok(connect::Settings {
-            dsn,
-            timeouts: self.timeouts,
-        })
+        let surroundings = connect::Environment {
+            variables: self.environment.variables.clone().into_iter().collect(),
+            home: self.environment.get("HOME").map(PathBuf::from),
+            user: os_user(),
+        };
+        let mut settings = connect::Settings::resolve(self.database_url.as_deref(), &surroundings)?;
+        settings.timeouts.statement = self.timeouts.statement;
+        settings.timeouts.lock = self.timeouts.lock;
+        // Unless we were told, `connect_timeout` of the connection string or PGCONNECT_TIMEOUT stands.
+        if let Some(connect) = self.connect_timeout {
+            settings.timeouts.connect = connect;
+        }
+        Ok(settings)
     }
 
     /// Every value in force, with its source. The connection's settings are resolved for it, so that a wrong
     /// one is found here too.
     pub(crate) fn explain(&self) -> Result<Vec<Effective>> {
-        self.connection()?;
-        Ok(self.effective.clone())
+        let connection = self.connection()?;
+        let mut effective = self.effective.clone();
+        effective.extend(connection.entries().iter().map(|entry| Effective {
+            name: entry.name.to_owned(),
+            value: entry.value.clone(),
+            source: entry.source.to_string(),
+        }));
+        Ok(effective)
     }
 
     /// The environment, for what only a command needs to know of it.
     pub(crate) fn environment(&self) -> &Environment {
         &self.environment
     }
+}
+
+/// The name of the user as whom we run, libpq's default for `user`.
+fn os_user() -> Option<String> {
+    nix::unistd::User::from_uid(nix::unistd::geteuid())
+        .ok()
+        .flatten()
+        .map(|user| user.name)
 }
 
 /// A duration of the command line.

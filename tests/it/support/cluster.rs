@@ -191,10 +191,7 @@ impl Database {
 
 /// Settings of our own connections for a URI.
 pub(crate) fn settings(url: &str) -> Settings {
-    Settings {
-        dsn: url.to_owned(),
-        timeouts: idemctl::connect::Timeouts::default(),
-    }
+    Settings::from_dsn(url).expect("the tests' own URI")
 }
 
 /// A plain client of the driver.
