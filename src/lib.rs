@@ -17,6 +17,8 @@ pub mod connect;
 #[doc(hidden)]
 pub mod dev;
 #[cfg(feature = "operate")]
+pub mod janitor;
+#[cfg(feature = "operate")]
 pub mod ops;
 #[cfg(feature = "operate")]
 pub mod provider;

@@ -13,13 +13,15 @@ mod lease;
 #[cfg(feature = "operate")]
 mod list;
 #[cfg(feature = "operate")]
+pub(crate) mod migrate;
+#[cfg(feature = "operate")]
 pub(crate) mod purge;
 #[cfg(feature = "operate")]
 mod purge_event;
 mod reserve;
 #[cfg(feature = "operate")]
 pub(crate) mod session;
-mod shape;
+pub(crate) mod shape;
 mod sql;
 
 use std::collections::HashMap;
@@ -51,6 +53,12 @@ static STATEMENTS: &[&[Sql]] = &[
     expired::STATEMENTS,
     #[cfg(feature = "operate")]
     session::STATEMENTS,
+    #[cfg(feature = "operate")]
+    migrate::STATEMENTS,
+    #[cfg(feature = "operate")]
+    migrate::INDEX_STATEMENTS,
+    #[cfg(feature = "operate")]
+    migrate::LOOK_STATEMENTS,
 ];
 
 /// The tables of one schema: statement texts ready to send, and what is known of the table's shape.

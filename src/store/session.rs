@@ -40,7 +40,9 @@ select set_config('statement_timeout', $1, $4),
 
 pub(crate) const STATEMENTS: &[Sql] = &[SESSION, LIMITS];
 
-pub(crate) const BEGIN: &str = "begin";
+/// Says the isolation level, since a role or database may have another default, and a transaction that only waits
+/// must not hold a snapshot. It cannot be said later: behind a pooler the limits are set by a query.
+pub(crate) const BEGIN: &str = "begin isolation level read committed";
 pub(crate) const COMMIT: &str = "commit";
 pub(crate) const ROLLBACK: &str = "rollback";
 

@@ -11,6 +11,7 @@
 mod connect;
 mod dev;
 mod fingerprint;
+mod migrate;
 mod pgbouncer;
 mod provider_key;
 mod support;

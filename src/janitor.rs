@@ -1,0 +1,3 @@
+//! The janitor: the jobs `purge` and `expired` on their schedules.
+
+pub mod schedule;
