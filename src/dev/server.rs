@@ -199,6 +199,25 @@ impl Server {
         self.tie.is_some()
     }
 
+    /// Creates a database anew; what was in one of this name is gone.
+    pub async fn recreate_database(&self, name: &str) -> Result<()> {
+        bootstrap::recreate_database(&self.answers().await?, name).await
+    }
+
+    /// Waits until a tied server ends by itself; for one that is not tied, for ever.
+    pub async fn ended(&mut self) -> Result<std::process::ExitStatus> {
+        let Some(tie) = &mut self.tie else {
+            return std::future::pending().await;
+        };
+        loop {
+            let ended = tie.supervisor.try_wait();
+            if let Some(status) = ended.map_err(|e| local("wait for the server in", &self.dir, &e))? {
+                return Ok(status);
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+
     /// Reads what the server says of itself: pid, port and socket directory are lines 1, 4 and 5 of
     /// postmaster.pid (PostgreSQL's `miscadmin.h`, `LOCK_FILE_LINE_*`).
     fn from_pid_file(directory: &Directory) -> Option<Self> {

@@ -9,6 +9,7 @@ use sha2::Digest;
 
 use crate::support::{Run, Spawned, connect, temp_dir, until};
 
+mod command;
 mod fetch;
 mod helpers;
 

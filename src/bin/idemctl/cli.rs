@@ -126,6 +126,7 @@ enum Command {
     List(commands::list::ListArgs),
     Release(commands::release::ReleaseArgs),
     Config(commands::config::ConfigArgs),
+    Dev(commands::dev::DevArgs),
 }
 
 impl Cli {
@@ -139,6 +140,7 @@ impl Cli {
             Command::Inspect(args) => commands::inspect::run(&context, args).await,
             Command::List(args) => commands::list::run(&context, args).await,
             Command::Release(args) => commands::release::run(&context, args).await,
+            Command::Dev(args) => commands::dev::run(&context, args).await,
             Command::Config(args) => commands::config::run(&context, &args),
         }
     }

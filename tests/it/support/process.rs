@@ -147,7 +147,8 @@ impl Run {
     /// Starts it, to be watched and killed.
     pub(crate) fn spawn(self) -> Spawned {
         let mut command = if self.pty {
-            let mut line = quote(&self.program);
+            // The shell in between must not get the signals of the terminal, too.
+            let mut line = format!("exec {}", quote(&self.program));
             for arg in &self.args {
                 line.push(' ');
                 line.push_str(&quote(arg));
