@@ -109,6 +109,7 @@ impl Server {
             )
             .await?;
         };
+        require_version(&directory, &options.binaries)?;
         spawn::initialise(&directory, options, &start_lock).await?;
         let server = launch(&directory, options, lifetime, server_lock, deadline).await?;
         server.ensure_databases(&options.databases).await?;
@@ -273,6 +274,29 @@ impl Drop for Tie {
         // The supervisor ends when the server has; an error means that it was waited for before.
         let _ = self.supervisor.wait();
     }
+}
+
+/// A cluster can only be used by programs of its own major version (PostgreSQL manual, "Upgrading a PostgreSQL
+/// Cluster").
+fn require_version(directory: &Directory, binaries: &Binaries) -> Result<()> {
+    let path = directory.data().join("PG_VERSION");
+    let found = match std::fs::read_to_string(&path) {
+        Ok(text) => text.trim().to_owned(),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(local("read", &path, &e)),
+    };
+    if found == binaries.major().to_string() {
+        return Ok(());
+    }
+    Err(Error::Settings {
+        what: format!(
+            "{} holds data of PostgreSQL {found}, and the programs in {} are of version {}; name those of {found} \
+             with --pg-bindir, or another directory with --dir",
+            directory.path.display(),
+            binaries.dir().display(),
+            binaries.version()
+        ),
+    })
 }
 
 /// Spawns the server and waits until it answers.

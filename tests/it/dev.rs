@@ -271,6 +271,25 @@ async fn a_short_directory_that_others_can_enter_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn data_of_another_version_are_named_and_left_alone() {
+    let dir = temp_dir();
+    let options = options(dir.path().join("dev"));
+    Server::start(&options, Lifetime::Tied)
+        .await
+        .unwrap()
+        .stop()
+        .await
+        .unwrap();
+    std::fs::write(options.dir.join("data/PG_VERSION"), "12\n").unwrap();
+    let error = Server::start(&options, Lifetime::Tied)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("holds data of PostgreSQL 12"), "{error}");
+    assert!(error.contains("--pg-bindir"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_setting_that_the_server_refuses_is_reported_with_its_words() {
     let dir = temp_dir();
     let mut options = options(dir.path().join("dev"));

