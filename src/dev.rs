@@ -10,6 +10,7 @@ mod binaries;
 mod directory;
 mod fetch;
 mod identity;
+mod launch;
 mod server;
 mod spawn;
 
