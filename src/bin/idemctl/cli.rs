@@ -129,6 +129,7 @@ enum Command {
     Janitor(commands::janitor::JanitorArgs),
     Migrate(commands::migrate::MigrateArgs),
     Config(commands::config::ConfigArgs),
+    Dev(commands::dev::DevArgs),
 }
 
 impl Cli {
@@ -145,6 +146,7 @@ impl Cli {
             Command::Purge(args) => commands::purge::run(&context, args).await,
             Command::Janitor(args) => commands::janitor::run(&context, &args, &self.global).await,
             Command::Migrate(args) => commands::migrate::run(&context, args).await,
+            Command::Dev(args) => commands::dev::run(&context, args).await,
             Command::Config(args) => commands::config::run(&context, &args),
         }
     }

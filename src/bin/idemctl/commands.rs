@@ -1,6 +1,7 @@
 //! One file per subcommand: its arguments, then `run`.
 
 pub(crate) mod config;
+pub(crate) mod dev;
 pub(crate) mod inspect;
 pub(crate) mod janitor;
 pub(crate) mod key_arg;
