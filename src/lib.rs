@@ -24,3 +24,4 @@ pub mod ops;
 pub mod provider;
 #[cfg(feature = "operate")]
 pub mod stop;
+

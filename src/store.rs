@@ -58,7 +58,7 @@ static STATEMENTS: &[&[Sql]] = &[
     #[cfg(feature = "operate")]
     migrate::STATEMENTS,
     #[cfg(feature = "operate")]
-    migrate::INDEX_STATEMENTS,
+    migrate::CATALOGUE_STATEMENTS,
     #[cfg(feature = "operate")]
     migrate::LOOK_STATEMENTS,
     #[cfg(feature = "operate")]

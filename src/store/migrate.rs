@@ -2,6 +2,7 @@
 //!
 //! A file is never changed after it was released: its SHA-256 stands in every database that it was applied to.
 
+mod catalogue;
 mod index;
 mod look;
 
@@ -14,9 +15,8 @@ use tokio_postgres::types::Type;
 
 use super::{Sql, Statement, Tables};
 
-pub(crate) use index::{
-    Action, Index, Node, Wanted, builders, indexes, nodes, plan_index, serving, unsettled,
-};
+pub(crate) use catalogue::{Index, Node, builders, indexes, nodes, unsettled};
+pub(crate) use index::{Action, Wanted, plan_index, serving};
 pub(crate) use look::{Applied, Place, Relation, applied, blockers, place, relations};
 
 /// A file of `migrations/`.
@@ -127,7 +127,7 @@ pub(crate) const LOCK: i64 = 0x0069_6465_6d63_746c;
 pub(crate) const STATEMENTS: &[Sql] = &[RECORD, TRY_LOCK];
 
 /// The statements of the files beside this one.
-pub(crate) use index::STATEMENTS as INDEX_STATEMENTS;
+pub(crate) use catalogue::STATEMENTS as CATALOGUE_STATEMENTS;
 pub(crate) use look::STATEMENTS as LOOK_STATEMENTS;
 
 /// The version of this program, for the record.

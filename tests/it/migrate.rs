@@ -1,7 +1,10 @@
 //! Migrations on a real PostgreSQL: fresh, adopted, many at once, interrupted, refused.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test helper may panic")]
+
 mod adopt;
 mod by_hand;
+mod cli;
 mod interrupted;
 mod many;
 mod partitioned;

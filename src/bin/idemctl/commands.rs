@@ -3,6 +3,9 @@
 pub(crate) mod config;
 pub(crate) mod dev;
 pub(crate) mod inspect;
+pub(crate) mod janitor;
 pub(crate) mod key_arg;
 pub(crate) mod list;
+pub(crate) mod purge;
+pub(crate) mod migrate;
 pub(crate) mod release;

@@ -1,8 +1,10 @@
 //! The only writer of stdout: views of the library's reports, in each format.
 
 pub(crate) mod inspect;
+pub(crate) mod janitor;
 pub(crate) mod key;
 pub(crate) mod mask;
+pub(crate) mod purge;
 pub(crate) mod release;
 
 use std::io::{self, Write};

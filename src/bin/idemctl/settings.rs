@@ -1,6 +1,7 @@
 //! Flag, environment, file, default, in this order: the sole reader of the environment.
 
 pub(crate) mod file;
+pub(crate) mod janitor;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -193,18 +194,19 @@ pub(crate) fn apply_color(color: Color) {
     }
 }
 
-/// Logs go to stderr only.
-pub(crate) fn start_logging(args: &GlobalArgs) {
+/// Logs go to stderr only. A daemon has nothing else to say what it does with.
+pub(crate) fn start_logging(args: &GlobalArgs, daemon: bool) {
     let level = match (args.quiet, args.verbose) {
         (true, _) => tracing_subscriber::filter::LevelFilter::ERROR,
-        (false, 0) => tracing_subscriber::filter::LevelFilter::WARN,
-        (false, 1) => tracing_subscriber::filter::LevelFilter::INFO,
+        (false, 0) if !daemon => tracing_subscriber::filter::LevelFilter::WARN,
+        (false, 0 | 1) => tracing_subscriber::filter::LevelFilter::INFO,
         (false, 2) => tracing_subscriber::filter::LevelFilter::DEBUG,
         (false, _) => tracing_subscriber::filter::LevelFilter::TRACE,
     };
     // A second call (in-process tests) keeps the first subscriber.
     let _already_set = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
         .with_max_level(level)
         .with_target(false)
         .try_init();

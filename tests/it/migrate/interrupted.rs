@@ -10,12 +10,12 @@ use crate::support::{Database, PgbouncerOptions, Spawned, database, pgbouncer};
 const DATABASE: &str = "IDEMCTL_TEST_MIGRATE";
 
 /// Whether an index build waits for somebody's snapshot.
-const BUILDING: &str = "select exists (select from pg_stat_activity
+pub(super) const BUILDING: &str = "select exists (select from pg_stat_activity
      where datname = current_database() and query ilike '%create index concurrently%'
        and wait_event = 'virtualxid' and pid <> pg_backend_pid())";
 
 /// A snapshot that an index build has to wait for.
-async fn snapshot(db: &Database) -> tokio_postgres::Client {
+pub(super) async fn snapshot(db: &Database) -> tokio_postgres::Client {
     let client = db.connect().await;
     client
         .batch_execute("begin isolation level repeatable read; select from pg_class limit 1")

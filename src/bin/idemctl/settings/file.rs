@@ -26,6 +26,7 @@ pub(crate) struct Config {
     pub(crate) database: Database,
     pub(crate) retention: Retention,
     pub(crate) audit: Audit,
+    pub(crate) janitor: super::janitor::Janitor,
 }
 
 /// `[database]`
