@@ -160,7 +160,7 @@ async fn download_tarball(name: &str, fresh: &Path) -> Result<PathBuf, String> {
     command
         .args([
             "pack",
-            "--silent",
+            "--loglevel=error",
             &format!("@embedded-postgres/{name}@{TARBALL}"),
         ])
         .current_dir(&to);

@@ -88,8 +88,8 @@ impl Cluster {
 
     async fn try_start(options: &ClusterOptions) -> idemctl::error::Result<Self> {
         let binaries = Binaries::find(options.bindir.as_deref())?;
-        // The server removes it when it ends, which is after this process has; so not a TempDir.
-        let dir = temp_dir().keep();
+        let guard = temp_dir();
+        let dir = guard.path().to_owned();
         let files = dir.join("files");
         std::fs::create_dir(&files).expect("a new directory");
         // The one who removes it in the end is the supervisor, which runs as the server's user.
@@ -121,6 +121,8 @@ impl Cluster {
             write_private(&files, name, content, identity);
         }
         let server = Server::start(&server, Lifetime::Tied).await?;
+        // From now on the server's supervisor removes it, when the server ends; that is after this process has.
+        let _kept = guard.keep();
         Ok(Self {
             server,
             files,
