@@ -6,6 +6,7 @@ pub mod end;
 pub mod expired;
 pub mod inspect;
 pub mod list;
+pub mod migrate;
 pub mod purge;
 pub mod release;
 pub mod stuck;

@@ -2,6 +2,10 @@
 //! No other module writes SQL.
 
 #[cfg(feature = "operate")]
+pub(crate) mod bootstrap;
+#[cfg(feature = "operate")]
+mod demo;
+#[cfg(feature = "operate")]
 pub(crate) mod event;
 mod executor;
 #[cfg(feature = "operate")]
@@ -11,11 +15,15 @@ mod lease;
 #[cfg(feature = "operate")]
 mod list;
 #[cfg(feature = "operate")]
+pub(crate) mod migrate;
+#[cfg(feature = "operate")]
 pub(crate) mod purge;
 #[cfg(feature = "operate")]
 mod purge_event;
 mod reserve;
-mod shape;
+#[cfg(feature = "operate")]
+pub(crate) mod session;
+pub(crate) mod shape;
 mod sql;
 
 use std::collections::HashMap;
@@ -45,6 +53,16 @@ static STATEMENTS: &[&[Sql]] = &[
     purge_event::STATEMENTS,
     #[cfg(feature = "operate")]
     expired::STATEMENTS,
+    #[cfg(feature = "operate")]
+    session::STATEMENTS,
+    #[cfg(feature = "operate")]
+    migrate::STATEMENTS,
+    #[cfg(feature = "operate")]
+    migrate::CATALOGUE_STATEMENTS,
+    #[cfg(feature = "operate")]
+    migrate::LOOK_STATEMENTS,
+    #[cfg(feature = "operate")]
+    demo::STATEMENTS,
 ];
 
 /// The tables of one schema: statement texts ready to send, and what is known of the table's shape.

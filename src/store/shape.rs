@@ -31,6 +31,16 @@ pub(crate) const NEW_COLUMNS: [(&str, &[&str]); 10] = [
     ("last_error", TEXT),
 ];
 
+/// Columns that every insert names, or that get a default when they are adopted.
+const ALWAYS_GIVEN: [&str; 6] = [
+    "client_id",
+    "key",
+    "fingerprint",
+    "status",
+    "locked_until",
+    "created_at",
+];
+
 const TEXT: &[&str] = &["text", "character varying", "character"];
 
 /// The column `response` of this table.
@@ -51,6 +61,8 @@ pub(crate) struct Shape {
     /// Whether `(client_id, key)` is unique by a constraint or a valid full index.
     pub(crate) unique_key: bool,
     pub(crate) utf8: bool,
+    /// Columns that are not null and get no value by themselves.
+    pub(crate) required: Vec<String>,
 }
 
 const LOOK: Sql = Sql {
@@ -81,7 +93,11 @@ select place.schema,
          where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped) as names,
        (select array_agg(regexp_replace(format_type(a.atttypid, a.atttypmod), '\\(.*\\)', '') order by a.attnum)
           from pg_attribute a
-         where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped) as types
+         where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped) as types,
+       array(select a.attname::text from pg_attribute a
+              where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+                and a.attnotnull and not a.atthasdef and a.attidentity = ''
+              order by a.attnum) as required
   from place
   left join pg_namespace n on n.nspname = place.schema
   left join pg_class c on c.relnamespace = n.oid and c.relname = 'idempotency' and c.relkind in ('r', 'p')",
@@ -107,6 +123,7 @@ pub(crate) async fn look(executor: &impl Executor, schema: Option<&str>) -> Resu
             .collect(),
         unique_key: row.get("unique_key"),
         utf8: row.get("utf8"),
+        required: row.get("required"),
     })
 }
 
@@ -132,15 +149,24 @@ impl Shape {
 
     /// What keeps the table from being adopted (`current` false) or used (`current` true).
     pub(crate) fn problem(&self, current: bool) -> Option<String> {
-        let new: &[(&str, &[&str])] = if current { &NEW_COLUMNS } else { &[] };
-        for (name, types) in OLD_COLUMNS.iter().chain(new) {
+        for (position, (name, types)) in OLD_COLUMNS.iter().chain(&NEW_COLUMNS).enumerate() {
             match self.columns.iter().find(|(column, _)| column == name) {
+                None if position >= OLD_COLUMNS.len() && !current => {}
                 None => return Some(format!("column {name} is missing")),
                 Some((_, found)) if !types.contains(&found.as_str()) => {
                     return Some(format!("column {name} is {found}, not {}", types.join(" or ")));
                 }
                 Some(_) => {}
             }
+        }
+        if let Some(name) = self
+            .required
+            .iter()
+            .find(|name| !ALWAYS_GIVEN.contains(&name.as_str()))
+        {
+            return Some(format!(
+                "column {name} is not null and has no default, and nothing would fill it"
+            ));
         }
         (!self.unique_key).then(|| "no primary key or unique index on (client_id, key)".to_owned())
     }

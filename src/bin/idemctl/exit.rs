@@ -78,6 +78,13 @@ impl CliError {
         self
     }
 
+    /// Adds what was done before it went wrong.
+    #[must_use]
+    pub(crate) fn before(mut self, done: &str) -> Self {
+        self.message = format!("{}; before that: {done}", self.message);
+        self
+    }
+
     /// The exit code, for commands that go on with other items.
     pub(crate) fn exit(&self) -> Exit {
         self.exit
@@ -121,7 +128,7 @@ fn exit_of(error: &Error) -> Exit {
     match error {
         Error::Invalid { .. } | Error::Settings { .. } => Exit::Usage,
         Error::LeaseLost { .. } | Error::Contended { .. } => Exit::Race,
-        Error::Schema { .. } => Exit::Schema,
+        Error::Schema { .. } | Error::Migration { .. } => Exit::Schema,
         Error::Unreachable { .. } | Error::Deadline { .. } => Exit::Database,
         Error::Interrupted => Exit::Interrupted,
         // Statement timeout and lock timeout are the database's own "timed out".

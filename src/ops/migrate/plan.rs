@@ -1,0 +1,181 @@
+//! What a run would do, as data and as a script to be run by hand.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::error::Result;
+use crate::store::Tables;
+use crate::store::migrate::{self as sql, Action, Kind, MIGRATIONS, Migration, plan_index};
+
+use super::situation::Situation;
+
+/// The wait for a lock in a script that is run by hand; there is nobody to ask again.
+const LOCK_TIMEOUT_BY_HAND: Duration = Duration::from_secs(2);
+
+/// What a run would do on this database.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The schema of the tables.
+    pub schema: String,
+    /// What is left to do, in order.
+    pub steps: Vec<Step>,
+    scripts: Vec<String>,
+}
+
+/// One migration that is run, or an index that is built again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Step {
+    /// The migration's number.
+    pub version: i32,
+    /// Its name.
+    pub name: String,
+    /// Its file.
+    pub file: String,
+    /// Whether it runs outside a transaction while readers and writers go on.
+    pub online: bool,
+    /// The statements, with the schema filled in.
+    pub statements: Vec<String>,
+}
+
+impl Step {
+    fn new(migration: &Migration, statements: Vec<String>) -> Self {
+        Self {
+            version: migration.version,
+            name: migration.name().to_owned(),
+            file: migration.file.to_owned(),
+            online: matches!(migration.kind, Kind::Index(_)),
+            statements,
+        }
+    }
+
+    /// A migration that runs in a transaction.
+    pub(super) fn in_transaction(migration: &Migration, tables: &Tables, create_schema: bool) -> Self {
+        let schema = create_schema.then(|| sql::create_schema(tables));
+        let own = migration
+            .statements()
+            .into_iter()
+            .map(|statement| tables.fill(&statement));
+        Self::new(migration, schema.into_iter().chain(own).collect())
+    }
+
+    /// An index.
+    pub(super) fn online(migration: &Migration, actions: &[Action]) -> Self {
+        Self::new(
+            migration,
+            actions.iter().map(|action| action.sql.clone()).collect(),
+        )
+    }
+}
+
+impl Plan {
+    pub(super) fn new(situation: &Situation) -> Result<Self> {
+        let mut plan = Self {
+            schema: situation.schema().to_owned(),
+            steps: Vec::new(),
+            scripts: Vec::new(),
+        };
+        let mut create_schema = !situation.place.schema_exists;
+        for migration in MIGRATIONS {
+            let pending = situation.is_pending(migration);
+            match &migration.kind {
+                Kind::Transaction if pending => {
+                    let step = Step::in_transaction(migration, &situation.tables, create_schema);
+                    create_schema = false;
+                    plan.scripts
+                        .push(transaction_script(&step, migration, &situation.tables));
+                    plan.steps.push(step);
+                }
+                Kind::Index(wanted) if pending || situation.lacks(wanted) => {
+                    let actions = index_actions(migration, situation)?;
+                    plan.scripts
+                        .push(online_script(&actions, migration, &situation.tables, pending));
+                    plan.steps.push(Step::online(migration, &actions));
+                }
+                _ => {}
+            }
+        }
+        Ok(plan)
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// A script for `psql` that does the same, the record of what was applied included. Empty when there is
+    /// nothing to do.
+    pub fn to_sql(&self) -> String {
+        if self.scripts.is_empty() {
+            return String::new();
+        }
+        let header = format!(
+            "-- idemctl {}, schema {}. One session, in this order, stopping at the first error\n\
+             -- (psql --no-psqlrc -v ON_ERROR_STOP=1 -f FILE).\n\n",
+            sql::APP_VERSION,
+            self.schema
+        );
+        header + &self.scripts.join("\n")
+    }
+}
+
+/// What is left of an index migration in this situation.
+pub(super) fn index_actions(migration: &Migration, situation: &Situation) -> Result<Vec<Action>> {
+    let Kind::Index(wanted) = &migration.kind else {
+        return Ok(Vec::new());
+    };
+    // Such a file holds one statement; a unit test counts them.
+    let template = migration.statements().join(";\n");
+    plan_index(
+        wanted,
+        &template,
+        &situation.tables,
+        &situation.nodes,
+        &situation.found_indexes,
+    )
+}
+
+fn header(migration: &Migration) -> String {
+    let comments = migration.sql.lines().take_while(|line| line.starts_with("--"));
+    let mut text = format!("-- {}\n", migration.file);
+    for line in comments {
+        text.push_str(line);
+        text.push('\n');
+    }
+    text
+}
+
+fn transaction_script(step: &Step, migration: &Migration, tables: &Tables) -> String {
+    let mut script = header(migration);
+    // Writing into a string cannot fail.
+    let _ = write!(
+        script,
+        "begin;\n{};\n",
+        sql::set_lock_timeout(LOCK_TIMEOUT_BY_HAND)
+    );
+    for statement in &step.statements {
+        let _ = writeln!(script, "{statement};");
+    }
+    script.push_str(&sql::record_by_hand(tables, migration));
+    script.push_str("commit;\n");
+    script
+}
+
+fn online_script(actions: &[Action], migration: &Migration, tables: &Tables, pending: bool) -> String {
+    let mut script = header(migration);
+    for action in actions {
+        // Writing into a string cannot fail.
+        let sql = &action.sql;
+        let timeout = sql::set_lock_timeout(LOCK_TIMEOUT_BY_HAND);
+        let _ = if action.concurrently {
+            writeln!(script, "{sql};")
+        } else {
+            writeln!(script, "begin;\n{timeout};\n{sql};\ncommit;")
+        };
+    }
+    if pending {
+        script.push_str(&sql::record_by_hand(tables, migration));
+    }
+    script
+}
