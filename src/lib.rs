@@ -24,4 +24,3 @@ pub mod ops;
 pub mod provider;
 #[cfg(feature = "operate")]
 pub mod stop;
-

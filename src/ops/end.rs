@@ -17,7 +17,8 @@ use crate::store::expired::Stuck;
 const STATUS_CODE: u16 = 500;
 
 /// Written where no attempt left a reason.
-const LAST_ERROR: &str = "no result before the lease ended; marked as failed without an answer of the provider";
+const LAST_ERROR: &str =
+    "no result before the lease ended; marked as failed without an answer of the provider";
 
 /// How a row in progress is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +66,11 @@ pub(crate) async fn end_row(
         return Ok(false);
     };
     let changed = match ending.how {
-        End::Fail => store.expired_fail(&tx, older_than, row, &final_error()?, LAST_ERROR).await?,
+        End::Fail => {
+            store
+                .expired_fail(&tx, older_than, row, &final_error()?, LAST_ERROR)
+                .await?
+        }
         End::Release => store.expired_release(&tx, older_than, row).await?,
     };
     if !changed {

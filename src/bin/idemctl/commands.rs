@@ -6,6 +6,6 @@ pub(crate) mod inspect;
 pub(crate) mod janitor;
 pub(crate) mod key_arg;
 pub(crate) mod list;
-pub(crate) mod purge;
 pub(crate) mod migrate;
+pub(crate) mod purge;
 pub(crate) mod release;
