@@ -7,5 +7,6 @@ pub(crate) mod janitor;
 pub(crate) mod key_arg;
 pub(crate) mod list;
 pub(crate) mod migrate;
+pub(crate) mod provider;
 pub(crate) mod purge;
 pub(crate) mod release;
