@@ -100,7 +100,7 @@ impl Running {
         };
         match tokio::time::timeout(Duration::from_secs(40), search).await {
             Ok(event) => event,
-            Err(_) => panic!("no {part:?} among {:?}", self.seen.lock().unwrap()),
+            Err(_elapsed) => panic!("no {part:?} among {:?}", self.seen.lock().unwrap()),
         }
     }
 

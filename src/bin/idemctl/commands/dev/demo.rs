@@ -78,26 +78,24 @@ async fn walk(context: &Context, server: &Server, binaries: &idemctl::dev::Binar
     seed::fill(&mut Connection::open(&settings).await?).await?;
     let provider = FakeProvider::start().await?;
     let config = ConfigFile::write(server.dir(), &provider.config())?;
-    context.printer.raw(&format!(
+    crate::render::raw(&format!(
         "A private PostgreSQL {} is up, with the table `idempotency` and a few keys in it. A small payment\n\
          provider, \"acme\", answers on loopback. All of it is gone, or stopped, when this ends.\n",
         binaries.version()
     ))?;
     for step in WALK {
-        show(context, step, &url, &config.0).await?;
+        show(step, &url, &config.0).await?;
     }
-    context.printer.raw(
+    crate::render::raw(
         "\nNext: `idemctl dev up` keeps such a server running, and `idemctl migrate` makes the table in it.\n",
     )?;
     Ok(Exit::Done)
 }
 
 /// Runs one command as the reader would, and shows the line and everything that it says.
-async fn show(context: &Context, step: &Step, url: &str, config: &Path) -> Result<()> {
+async fn show(step: &Step, url: &str, config: &Path) -> Result<()> {
     let Step { say, args, exit } = step;
-    context
-        .printer
-        .raw(&format!("\n# {say}\n$ idemctl {}\n", args.join(" ")))?;
+    crate::render::raw(&format!("\n# {say}\n$ idemctl {}\n", args.join(" ")))?;
     let failed = |why: String| {
         CliError::new(
             Exit::Other,
@@ -123,7 +121,7 @@ async fn show(context: &Context, step: &Step, url: &str, config: &Path) -> Resul
         .map_err(|error| failed(error.to_string()))?;
     // What goes to stderr is shown after stdout, as on a screen where both end up.
     let said = [output.stdout, output.stderr].concat();
-    context.printer.raw(&String::from_utf8_lossy(&said))?;
+    crate::render::raw(&String::from_utf8_lossy(&said))?;
     if output.status.code() == Some(i32::from(*exit as u8)) {
         return Ok(());
     }
