@@ -63,14 +63,14 @@ pub(super) async fn run(context: &Context, args: &StartArgs) -> Result<Exit> {
     let options = args.options(context).await?;
     // A server that is up already stays so; one that we start ends with us.
     let server = Server::start(&options, Lifetime::Tied).await?;
-    let outcome = walk(context, &server, &options.binaries).await;
+    let outcome = walk(&server, &options.binaries).await;
     if server.is_tied() {
         server.stop().await?;
     }
     outcome
 }
 
-async fn walk(context: &Context, server: &Server, binaries: &idemctl::dev::Binaries) -> Result<Exit> {
+async fn walk(server: &Server, binaries: &idemctl::dev::Binaries) -> Result<Exit> {
     server.recreate_database(DATABASE).await?;
     let url = server.url(DATABASE);
     let settings = Settings::from_dsn(&url)?;
