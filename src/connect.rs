@@ -4,7 +4,9 @@
 //! into settings; [`Connection::open`] connects. TLS is done by rustls with libpq's meaning of `sslmode`.
 
 mod attempt;
+mod cancel;
 mod connection;
+mod endpoints;
 mod environment;
 mod explain;
 mod facts;
@@ -23,10 +25,10 @@ mod transaction;
 mod uri;
 mod verifier;
 
+pub use cancel::Canceller;
 pub use connection::Connection;
 pub use environment::Environment;
 pub use facts::{Encryption, Facts, Route};
-pub use line::Canceller;
 pub use merge::Source;
 pub use settings::{Entry, Settings, SslMode, StatementMode, Timeouts};
 pub use transaction::Tx;

@@ -14,6 +14,9 @@ pub mod time;
 #[cfg(feature = "operate")]
 pub mod connect;
 #[cfg(feature = "operate")]
+#[doc(hidden)]
+pub mod dev;
+#[cfg(feature = "operate")]
 pub mod janitor;
 #[cfg(feature = "operate")]
 pub mod ops;
@@ -21,7 +24,3 @@ pub mod ops;
 pub mod provider;
 #[cfg(feature = "operate")]
 pub mod stop;
-
-#[cfg(feature = "operate")]
-#[doc(hidden)]
-pub mod dev;

@@ -4,6 +4,8 @@
 #[cfg(feature = "operate")]
 pub(crate) mod bootstrap;
 #[cfg(feature = "operate")]
+mod demo;
+#[cfg(feature = "operate")]
 pub(crate) mod event;
 mod executor;
 #[cfg(feature = "operate")]
@@ -38,12 +40,6 @@ pub(crate) use sql::{Sql, Tables, quote_ident};
 /// Every statement that the store sends to the tables. A test prepares and explains each on a plain and on a
 /// partitioned table, so a constant that is not listed here is found there.
 static STATEMENTS: &[&[Sql]] = &[
-    #[cfg(feature = "operate")]
-    migrate::STATEMENTS,
-    #[cfg(feature = "operate")]
-    migrate::INDEX_STATEMENTS,
-    #[cfg(feature = "operate")]
-    migrate::LOOK_STATEMENTS,
     key_row::STATEMENTS,
     reserve::STATEMENTS,
     lease::STATEMENTS,
@@ -57,6 +53,16 @@ static STATEMENTS: &[&[Sql]] = &[
     purge_event::STATEMENTS,
     #[cfg(feature = "operate")]
     expired::STATEMENTS,
+    #[cfg(feature = "operate")]
+    session::STATEMENTS,
+    #[cfg(feature = "operate")]
+    migrate::STATEMENTS,
+    #[cfg(feature = "operate")]
+    migrate::CATALOGUE_STATEMENTS,
+    #[cfg(feature = "operate")]
+    migrate::LOOK_STATEMENTS,
+    #[cfg(feature = "operate")]
+    demo::STATEMENTS,
 ];
 
 /// The tables of one schema: statement texts ready to send, and what is known of the table's shape.

@@ -1,14 +1,13 @@
 //! The way to a connection: each host, each of its addresses, with and without TLS as `sslmode` allows.
 
-use std::sync::Arc;
-
 use tokio_postgres::config::{SslMode as DriverMode, SslNegotiation};
 use tokio_postgres::tls::TlsConnect;
 use tokio_postgres::{Client, Config, NoTls};
 
+use super::cancel::Canceller;
 use super::explain::explain;
-use super::facts::{Encryption, Facts, Route, peer_of, route};
-use super::line::{Canceller, Line};
+use super::facts::{Encryption, Facts, OurEnd, Route, route};
+use super::line::{Leash, Line};
 use super::settings::{Endpoint, Settings, SslMode, Target};
 use super::socket::{Place, Socket};
 use super::tls::{Maker, Progress, server_name};
@@ -18,7 +17,7 @@ use crate::store::session::{Session, session};
 /// A connection that is logged in and answers.
 pub(super) struct Opened {
     pub(super) client: Client,
-    pub(super) line: Arc<Line>,
+    pub(super) line: Leash,
     pub(super) task: tokio::task::JoinHandle<()>,
     pub(super) facts: Facts,
 }
@@ -135,10 +134,10 @@ struct Attempt<'a> {
 /// A log-in that succeeded.
 struct LoggedIn {
     client: Client,
-    line: Arc<Line>,
+    line: Leash,
     task: tokio::task::JoinHandle<()>,
     encryption: Encryption,
-    peer: Option<i32>,
+    ours: OurEnd,
 }
 
 impl Attempt<'_> {
@@ -158,23 +157,19 @@ impl Attempt<'_> {
             line,
             task,
             encryption,
-            peer,
+            ours,
         } = self.log_in().await?;
         let found = session(&client).await.map_err(|error| Failure {
-            what: format!(
-                "logged in, but the first question failed: {}",
-                line.because(error)
-            ),
+            what: format!("logged in, but the first question failed: {}", line.judge(error)),
             last: false,
         })?;
         if let Some(what) = unsuitable(target, &found) {
-            line.leave();
             return Err(Failure {
                 what: what.to_owned(),
                 last: false,
             });
         }
-        let facts = self.facts(found, encryption, peer);
+        let facts = self.facts(found, encryption, ours);
         Ok(Opened {
             client,
             line,
@@ -183,8 +178,8 @@ impl Attempt<'_> {
         })
     }
 
-    fn facts(&self, session: Session, encryption: Encryption, peer: Option<i32>) -> Facts {
-        let route = route(self.place, peer, &session);
+    fn facts(&self, session: Session, encryption: Encryption, ours: OurEnd) -> Facts {
+        let route = route(self.place, ours, &session);
         let prepared = match self.settings.statements {
             super::StatementMode::Auto => route == Route::Direct,
             super::StatementMode::Prepared => true,
@@ -278,11 +273,14 @@ impl Attempt<'_> {
         let name = server_name(self.endpoint.host.as_deref(), Some(address.ip()));
         let connector = maker.connector(&name, progress);
         let make = |token| self.canceller(token, Some(maker.connector(&name, &Progress::default())));
-        let encryption = || match progress.done() {
-            true => Encryption::Tls,
-            false => Encryption::Plain {
-                why: Some("the server offers no TLS".to_owned()),
-            },
+        let encryption = || {
+            if progress.done() {
+                Encryption::Tls
+            } else {
+                Encryption::Plain {
+                    why: Some("the server offers no TLS".to_owned()),
+                }
+            }
         };
         self.connect(connector, mode, make, encryption).await
     }
@@ -312,7 +310,7 @@ impl Attempt<'_> {
             .open(&self.settings.tcp)
             .await
             .map_err(Trouble::Socket)?;
-        let peer = peer_of(&socket);
+        let ours = OurEnd::of(&socket);
         let (client, driver) = self
             .config(mode)
             .connect_raw(socket, tls)
@@ -324,7 +322,7 @@ impl Attempt<'_> {
             line,
             task,
             encryption: encryption(),
-            peer,
+            ours,
         })
     }
 

@@ -1,15 +1,15 @@
 //! One connection with deadlines: what the operations and the janitor work on.
 
 use std::future::Future;
-use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{ExponentialBuilder, Retryable};
 use tokio_postgres::Client;
 
 use super::attempt::{self, Opened};
+use super::cancel::Canceller;
 use super::facts::{Facts, Route};
-use super::line::{Canceller, Exchange, Line};
+use super::line::{Exchange, Leash};
 use super::settings::{Settings, Timeouts};
 use super::transaction::Tx;
 use crate::error::{Error, Result};
@@ -30,7 +30,7 @@ const LEAST_IDLE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Connection {
     client: Cached<Client>,
-    line: Arc<Line>,
+    line: Leash,
     task: Option<tokio::task::JoinHandle<()>>,
     timeouts: Timeouts,
     facts: Facts,
@@ -55,12 +55,7 @@ impl Connection {
             timeouts: settings.timeouts,
             facts,
         };
-        if connection.facts.route == Route::Direct {
-            let limits = connection.limits();
-            connection
-                .exchange(set_limits(connection.client.get(), limits, false))
-                .await?;
-        }
+        connection.set_session_limits().await?;
         Ok(connection)
     }
 
@@ -103,6 +98,13 @@ impl Connection {
         self.timeouts
     }
 
+    /// Changes the time limits, for instance for a step that takes long. `connect` has no meaning any more.
+    pub async fn set_timeouts(&mut self, timeouts: Timeouts) -> Result<()> {
+        timeouts.check()?;
+        self.timeouts = timeouts;
+        self.set_session_limits().await
+    }
+
     /// What was found out about the server and the way to it.
     pub fn facts(&self) -> &Facts {
         &self.facts
@@ -119,6 +121,9 @@ impl Connection {
     }
 
     /// Starts a transaction; dropped without [`Tx::commit`], it rolls back.
+    ///
+    /// The server ends the session if the transaction sits idle for longer than one statement may take (and
+    /// longer than 10 s), so that a client that stands still holds no locks.
     pub async fn begin(&mut self) -> Result<Tx<'_>> {
         let client = self.client.get();
         let local = self.facts.route != Route::Direct;
@@ -161,6 +166,15 @@ impl Connection {
         Exchange::new(&self.line).run(after, work).await
     }
 
+    /// Nothing but a direct connection has a session of its own.
+    async fn set_session_limits(&self) -> Result<()> {
+        if self.facts.route != Route::Direct {
+            return Ok(());
+        }
+        self.exchange(set_limits(self.client.get(), self.limits(), false))
+            .await
+    }
+
     fn limits(&self) -> Limits {
         Limits {
             statement: self.timeouts.statement,
@@ -180,12 +194,5 @@ impl Executor for Connection {
             }
         })
         .await
-    }
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        // Bounds the driver's farewell, which starts when the client is dropped right after this.
-        self.line.leave();
     }
 }

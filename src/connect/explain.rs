@@ -41,7 +41,10 @@ fn mode(settings: &Settings) -> &'static str {
 }
 
 fn notes(settings: &Settings) -> String {
-    settings.notes.iter().map(|note| format!("; {note}")).collect()
+    settings
+        .notes
+        .iter()
+        .fold(String::new(), |text, note| text + "; " + note)
 }
 
 fn database_hint(code: &str, message: &str, settings: &Settings, endpoint: &Endpoint) -> String {

@@ -6,61 +6,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio_postgres::NoTls;
 
-use super::settings::Tcp;
-use super::socket::Place;
-use super::tls::Connector;
+use tokio_postgres::error::{DbError, Severity};
+
+use super::cancel::Canceller;
 use crate::error::{Error, Result, chain, describe};
 
-/// How long a request to cancel may take.
-const CANCEL_LIMIT: Duration = Duration::from_secs(2);
 /// How long the farewell to the server may take.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
-
-/// Asks the server to stop the statement that runs on a connection; for signal handlers, kept apart from it.
-#[derive(Clone)]
-pub struct Canceller {
-    pub(super) token: tokio_postgres::CancelToken,
-    pub(super) place: Place,
-    pub(super) tcp: Tcp,
-    pub(super) tls: Option<Connector>,
-}
-
-impl Canceller {
-    /// Sends the request over a connection of its own, within 2 s.
-    ///
-    /// The server does not say whether it did anything: the statement may just have ended, and the next one
-    /// on the same connection may be hit. The statement itself ends with SQLSTATE 57014 if it was stopped.
-    pub async fn cancel(&self) -> Result<()> {
-        let request = async {
-            let lost = |error: std::io::Error| Error::Unreachable {
-                what: format!("{}: {error}", self.place),
-            };
-            let socket = self.place.open(&self.tcp).await.map_err(lost)?;
-            let sent = match &self.tls {
-                Some(tls) => self.token.cancel_query_raw(socket, tls.clone()).await,
-                None => self.token.cancel_query_raw(socket, NoTls).await,
-            };
-            sent.map_err(|error| Error::Unreachable {
-                what: describe(&error),
-            })
-        };
-        match tokio::time::timeout(CANCEL_LIMIT, request).await {
-            Ok(result) => result,
-            Err(_) => Err(Error::Deadline { after: CANCEL_LIMIT }),
-        }
-    }
-}
-
-impl std::fmt::Debug for Canceller {
-    /// The key that allows cancelling is left out.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Canceller")
-            .field("place", &self.place)
-            .finish_non_exhaustive()
-    }
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -80,7 +33,7 @@ pub(super) struct Line {
 
 impl Line {
     /// Starts the task that moves the connection's bytes.
-    pub(super) fn start<D>(driver: D, canceller: Canceller) -> (Arc<Self>, tokio::task::JoinHandle<()>)
+    pub(super) fn start<D>(driver: D, canceller: Canceller) -> (Leash, tokio::task::JoinHandle<()>)
     where
         D: Future<Output = Result<(), tokio_postgres::Error>> + Send + 'static,
     {
@@ -92,7 +45,7 @@ impl Line {
             canceller,
         });
         let task = tokio::spawn(drive(Box::pin(driver), Arc::clone(&line), changes));
-        (line, task)
+        (Leash(line), task)
     }
 
     pub(super) fn canceller(&self) -> &Canceller {
@@ -111,12 +64,20 @@ impl Line {
         }
     }
 
-    /// Adds what the server said last to an error that only knows that the connection is gone.
-    pub(super) fn because(&self, error: Error) -> Error {
+    /// Adds what the server said last to an error that only knows that the connection is gone; and after a
+    /// fatal error the connection is as good as gone, although its end may not have been read yet.
+    pub(super) fn judge(&self, error: Error) -> Error {
         match (error, self.why.get()) {
             (Error::Unreachable { what }, Some(why)) if !what.contains(why.as_str()) => Error::Unreachable {
                 what: format!("{what}: {why}"),
             },
+            (Error::Database(source), _) => {
+                let severity = source.as_db_error().and_then(DbError::parsed_severity);
+                if matches!(severity, Some(Severity::Fatal | Severity::Panic)) {
+                    self.condemn(&describe(&source));
+                }
+                Error::Database(source)
+            }
             (error, _) => error,
         }
     }
@@ -138,7 +99,7 @@ impl Line {
     }
 
     /// Lets the driver say farewell; it ends after 2 s at the latest.
-    pub(super) fn leave(&self) {
+    fn leave(&self) {
         self.phase.send_if_modified(|phase| {
             let open = *phase == Phase::Open;
             if open {
@@ -151,6 +112,25 @@ impl Line {
     /// Closes the socket at once.
     pub(super) fn cut(&self) {
         self.phase.send_replace(Phase::Gone);
+    }
+}
+
+/// Ends the line's task in time when its owner is gone, wherever that happens: dropped in the middle of
+/// connecting as well.
+#[derive(Debug)]
+pub(super) struct Leash(Arc<Line>);
+
+impl std::ops::Deref for Leash {
+    type Target = Arc<Line>;
+
+    fn deref(&self) -> &Arc<Line> {
+        &self.0
+    }
+}
+
+impl Drop for Leash {
+    fn drop(&mut self) {
+        self.0.leave();
     }
 }
 
@@ -203,7 +183,7 @@ impl<'a> Exchange<'a> {
         let result = tokio::time::timeout(after, work).await;
         if let Ok(result) = result {
             self.done = true;
-            return result.map_err(|error| self.line.because(error));
+            return result.map_err(|error| self.line.judge(error));
         }
         self.line.condemn("the server did not answer in time");
         self.line.give_up().await;

@@ -146,10 +146,9 @@ impl Param {
     /// Whether this value can be honoured; the error says why not.
     pub(crate) fn check(&self, value: &str) -> Result<(), String> {
         let reason = match self.rule {
-            Used | Ignored => return Ok(()),
             Only(allowed, reason) if !allowed.contains(&value.to_ascii_lowercase().as_str()) => reason,
             Refused(reason) => reason,
-            Only(..) => return Ok(()),
+            Used | Ignored | Only(..) => return Ok(()),
         };
         if value.is_empty() {
             return Ok(());

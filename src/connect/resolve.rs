@@ -1,24 +1,16 @@
 //! From the merged texts to the values in force.
 
-use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio_postgres::config::ChannelBinding;
 
+use super::endpoints::{endpoints, passwords};
 use super::environment::Environment;
-use super::merge::{Given, Merged, Source, settings};
+use super::merge::{Merged, Source, settings};
 use super::params::PARAMS;
-use super::passfile::Passwords;
-use super::secret::Secret;
 use super::settings::{Endpoint, Entry, Roots, Settings, SslMode, StatementMode, Target, Tcp, Timeouts, Tls};
 use crate::error::Result;
-
-/// Where servers put their local sockets: Debian and most distributions, then PostgreSQL's own default.
-const SOCKET_DIRS: [&str; 2] = ["/var/run/postgresql", "/tmp"];
-const PORT: u16 = 5432;
-/// A limit on the host list, so that a slip cannot make a command wait for hours.
-const MAX_HOSTS: usize = 32;
 
 pub(crate) fn resolve(dsn: Option<&str>, environment: &Environment) -> Result<Settings> {
     let merged = Merged::new(dsn, environment)?;
@@ -28,8 +20,8 @@ pub(crate) fn resolve(dsn: Option<&str>, environment: &Environment) -> Result<Se
         .map(str::to_owned);
     let user = user.ok_or_else(|| settings("no user is known; give user= or PGUSER"))?;
     let database = merged.value("dbname").unwrap_or(&user).to_owned();
-    let mut endpoints = endpoints(&merged)?;
-    let passwords = passwords(&merged, environment, &mut endpoints, &database, &user);
+    let mut hosts = endpoints(&merged)?;
+    let passwords = passwords(&merged, environment, &mut hosts, &database, &user);
     let default_name = merged.value("fallback_application_name").unwrap_or("idemctl");
     let mut resolved = Settings {
         timeouts: timeouts(&merged)?,
@@ -51,11 +43,11 @@ pub(crate) fn resolve(dsn: Option<&str>, environment: &Environment) -> Result<Se
         tcp: tcp(&merged)?,
         notes: passwords.notes,
         entries: Vec::new(),
-        endpoints,
+        endpoints: hosts,
         user,
         database,
     };
-    resolved.entries = entries(&merged, &resolved, passwords.source);
+    resolved.entries = entries(&merged, &resolved, passwords.source.as_ref());
     Ok(resolved)
 }
 
@@ -64,148 +56,11 @@ fn choice<T: Copy>(merged: &Merged, name: &'static str, allowed: &[(&str, T)]) -
     let Some(value) = merged.value(name) else {
         return Ok(None);
     };
-    match allowed.iter().find(|(text, _)| *text == value) {
-        Some((_, found)) => Ok(Some(*found)),
-        None => {
-            let texts: Vec<_> = allowed.iter().map(|(text, _)| *text).collect();
-            Err(merged.wrong(name, &format!("one of {}", texts.join(", "))))
-        }
+    if let Some((_, found)) = allowed.iter().find(|(text, _)| *text == value) {
+        return Ok(Some(*found));
     }
-}
-
-fn endpoints(merged: &Merged) -> Result<Vec<Endpoint>> {
-    let list = |name| -> Vec<String> {
-        merged
-            .value(name)
-            .map(|text| text.split(',').map(|s| s.trim().to_owned()).collect())
-            .unwrap_or_default()
-    };
-    let (hosts, addresses, ports) = (list("host"), list("hostaddr"), list("port"));
-    if !hosts.is_empty() && !addresses.is_empty() && hosts.len() != addresses.len() {
-        return Err(settings(format!(
-            "there are {} hosts but {} addresses in hostaddr",
-            hosts.len(),
-            addresses.len()
-        )));
-    }
-    let count = hosts.len().max(addresses.len()).max(1);
-    if ports.len() > 1 && ports.len() != count {
-        return Err(settings(format!(
-            "there are {count} hosts but {} ports",
-            ports.len()
-        )));
-    }
-    if count > MAX_HOSTS {
-        return Err(settings(format!(
-            "there are {count} hosts; {MAX_HOSTS} are allowed"
-        )));
-    }
-    (0..count)
-        .map(|index| {
-            let port = port(
-                merged,
-                ports.get(index).or(ports.first()).map_or("", String::as_str),
-            )?;
-            let address = match addresses.get(index).filter(|text| !text.is_empty()) {
-                Some(text) => Some(text.parse::<IpAddr>().map_err(|_| {
-                    merged.wrong("hostaddr", "a list of IP addresses; names belong into host")
-                })?),
-                None => None,
-            };
-            let host = hosts.get(index).filter(|text| !text.is_empty()).cloned();
-            let host = match (host, address) {
-                (None, None) => Some(default_host(port)),
-                (host, _) => host,
-            };
-            Ok(Endpoint {
-                host,
-                address,
-                port,
-                password: None,
-            })
-        })
-        .collect()
-}
-
-fn port(merged: &Merged, text: &str) -> Result<u16> {
-    if text.is_empty() {
-        return Ok(PORT);
-    }
-    // A port that is no number may be the half of a password that was not percent-encoded: it is not shown.
-    if text.bytes().all(|b| b.is_ascii_digit()) {
-        text.parse()
-            .ok()
-            .filter(|port| *port > 0)
-            .ok_or_else(|| merged.wrong("port", "from 1 to 65535"))
-    } else {
-        Err(settings(
-            "the port is not a number; in a URI, a user or password with : / @ % is percent-encoded",
-        ))
-    }
-}
-
-/// The first local socket that exists, else TCP to this machine.
-fn default_host(port: u16) -> String {
-    let has_socket = |directory: &&str| Path::new(directory).join(format!(".s.PGSQL.{port}")).exists();
-    SOCKET_DIRS
-        .into_iter()
-        .find(has_socket)
-        .unwrap_or("localhost")
-        .to_owned()
-}
-
-/// Where the password came from, and what was left aside.
-struct FoundPasswords {
-    source: Option<Source>,
-    notes: Vec<String>,
-}
-
-fn passwords(
-    merged: &Merged,
-    environment: &Environment,
-    endpoints: &mut [Endpoint],
-    database: &str,
-    user: &str,
-) -> FoundPasswords {
-    if let Some(Given { value, source }) = merged.get("password") {
-        for endpoint in endpoints {
-            endpoint.password = Some(Secret::new(value.clone()));
-        }
-        return FoundPasswords {
-            source: Some(source.clone()),
-            notes: Vec::new(),
-        };
-    }
-    let path = merged.value("passfile").map(PathBuf::from);
-    let path = path.or_else(|| environment.home.as_ref().map(|home| home.join(".pgpass")));
-    let Some(path) = path else {
-        return FoundPasswords {
-            source: None,
-            notes: Vec::new(),
-        };
-    };
-    let passwords = Passwords::read(&path);
-    for endpoint in endpoints.iter_mut() {
-        let address = endpoint.address.map(|address| address.to_string());
-        let host = match (&endpoint.host, &address) {
-            // As in libpq, the default socket directory goes by the name of localhost.
-            (Some(host), _) if SOCKET_DIRS.contains(&host.as_str()) => "localhost",
-            (Some(host), _) => host.as_str(),
-            (None, Some(address)) => address.as_str(),
-            (None, None) => "localhost",
-        };
-        endpoint.password = passwords.find(host, endpoint.port, database, user);
-    }
-    let found = endpoints.iter().any(|endpoint| endpoint.password.is_some());
-    let note = if let Passwords::Unusable(why) = passwords {
-        Some(why)
-    } else {
-        None
-    };
-    FoundPasswords {
-        source: found.then_some(Source::PassFile(path)),
-        notes: note.into_iter().collect(),
-    }
+    let texts: Vec<_> = allowed.iter().map(|(text, _)| *text).collect();
+    Err(merged.wrong(name, &format!("one of {}", texts.join(", "))))
 }
 
 /// A whole number of this unit; `None` where nothing or 0 was given, which is libpq's "default".
@@ -327,7 +182,7 @@ fn tls(merged: &Merged, environment: &Environment) -> Result<Tls> {
         Some(path) => Some(path.into()),
         None => own("root.crl").filter(|path| path.exists()),
     };
-    let versions = [("TLSv1", 10), ("TLSv1.1", 11), ("TLSv1.2", 12), ("TLSv1.3", 13)];
+    let versions: [(&str, u8); 4] = [("TLSv1", 10), ("TLSv1.1", 11), ("TLSv1.2", 12), ("TLSv1.3", 13)];
     let least = choice(merged, "ssl_min_protocol_version", &versions)?.unwrap_or(12);
     let most = choice(merged, "ssl_max_protocol_version", &versions)?.unwrap_or(13);
     if most < 12 || least > most {
@@ -343,8 +198,8 @@ fn tls(merged: &Merged, environment: &Environment) -> Result<Tls> {
         revoked,
         client: client_certificate(merged, own("postgresql.crt"), own("postgresql.key"))?,
         server_name: choice(merged, "sslsni", &[("0", false), ("1", true)])?.unwrap_or(true),
-        tls12: least <= 12,
-        tls13: most >= 13,
+        least_version: least,
+        most_version: most,
     })
 }
 
@@ -369,12 +224,11 @@ fn client_certificate(
 }
 
 /// What is in force, in the list's order: everything that was given, and the defaults worth knowing.
-fn entries(merged: &Merged, resolved: &Settings, password: Option<Source>) -> Vec<Entry> {
+fn entries(merged: &Merged, resolved: &Settings, password: Option<&Source>) -> Vec<Entry> {
     let join = |text: &dyn Fn(&Endpoint) -> Option<String>| -> Option<String> {
         let texts: Vec<_> = resolved.endpoints.iter().filter_map(text).collect();
         (!texts.is_empty()).then(|| texts.join(","))
     };
-    let password = password.as_ref();
     let entry = |name: &'static str| -> Option<Entry> {
         let value = match name {
             "host" => join(&|endpoint| endpoint.host.clone()),

@@ -138,8 +138,9 @@ pub(crate) struct Tls {
     /// Certificate and key; an absent file counts only if it was asked for.
     pub(crate) client: Option<(PathBuf, PathBuf)>,
     pub(crate) server_name: bool,
-    pub(crate) tls12: bool,
-    pub(crate) tls13: bool,
+    /// 12 for TLSv1.2, 13 for TLSv1.3.
+    pub(crate) least_version: u8,
+    pub(crate) most_version: u8,
 }
 
 /// Socket options.

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -21,9 +21,54 @@ pub(crate) enum Place {
 
 /// An open socket.
 #[derive(Debug)]
-pub(crate) enum Socket {
+pub(crate) struct Socket {
+    kind: Kind,
+    /// The other side closes first; see [`Socket::lingering`].
+    lingering: bool,
+}
+
+#[derive(Debug)]
+enum Kind {
     Tcp(TcpStream),
     Unix(UnixStream),
+}
+
+impl Socket {
+    /// From now on, shutting down waits for the other side to close and sends nothing.
+    pub(crate) fn lingering(self) -> Self {
+        Self {
+            lingering: true,
+            ..self
+        }
+    }
+
+    /// Our own address, over TCP.
+    pub(crate) fn local_address(&self) -> Option<SocketAddr> {
+        match &self.kind {
+            Kind::Tcp(stream) => stream.local_addr().ok(),
+            Kind::Unix(_) => None,
+        }
+    }
+
+    /// The local socket, if it is one.
+    pub(crate) fn unix(&self) -> Option<&UnixStream> {
+        match &self.kind {
+            Kind::Unix(stream) => Some(stream),
+            Kind::Tcp(_) => None,
+        }
+    }
+}
+
+/// Reads until the other side ends the connection, however it does.
+pub(crate) fn poll_end<S: AsyncRead + Unpin>(stream: &mut S, cx: &mut Context<'_>) -> Poll<()> {
+    let mut rest = [0; 64];
+    loop {
+        let mut buf = ReadBuf::new(&mut rest);
+        match ready!(Pin::new(&mut *stream).poll_read(cx, &mut buf)) {
+            Ok(()) if !buf.filled().is_empty() => {}
+            _ => return Poll::Ready(()),
+        }
+    }
 }
 
 impl Endpoint {
@@ -55,7 +100,9 @@ impl Endpoint {
 impl Place {
     pub(crate) async fn open(&self, tcp: &Tcp) -> io::Result<Socket> {
         match self {
-            Self::Unix(path) => UnixStream::connect(path).await.map(Socket::Unix),
+            Self::Unix(path) => UnixStream::connect(path)
+                .await
+                .map(|stream| Kind::Unix(stream).into()),
             Self::Tcp(address) => {
                 let stream = TcpStream::connect(address).await?;
                 stream.set_nodelay(true)?;
@@ -69,7 +116,7 @@ impl Place {
                 }
                 #[cfg(any(target_os = "linux", target_os = "android"))]
                 socket.set_tcp_user_timeout(Some(tcp.user_timeout))?;
-                Ok(Socket::Tcp(stream))
+                Ok(Kind::Tcp(stream).into())
             }
         }
     }
@@ -84,38 +131,50 @@ impl std::fmt::Display for Place {
     }
 }
 
+impl From<Kind> for Socket {
+    fn from(kind: Kind) -> Self {
+        Self {
+            kind,
+            lingering: false,
+        }
+    }
+}
+
 impl AsyncRead for Socket {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match &mut *self {
-            Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
-            Self::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
+        match &mut self.kind {
+            Kind::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
+            Kind::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
         }
     }
 }
 
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        match &mut *self {
-            Self::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
-            Self::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
+        match &mut self.kind {
+            Kind::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
+            Kind::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
         }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut *self {
-            Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
-            Self::Unix(stream) => Pin::new(stream).poll_flush(cx),
+        match &mut self.kind {
+            Kind::Tcp(stream) => Pin::new(stream).poll_flush(cx),
+            Kind::Unix(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut *self {
-            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
-            Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+        if self.lingering {
+            return poll_end(&mut *self, cx).map(Ok);
+        }
+        match &mut self.kind {
+            Kind::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            Kind::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 }

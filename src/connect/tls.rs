@@ -11,6 +11,7 @@ use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, RootCertStore};
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -37,27 +38,23 @@ impl Maker {
             algorithms: provider.signature_verification_algorithms,
         };
         let mut versions = Vec::new();
-        if tls.tls13 {
+        if tls.most_version >= 13 {
             versions.push(&rustls::version::TLS13);
         }
-        if tls.tls12 {
+        if tls.least_version <= 12 {
             versions.push(&rustls::version::TLS12);
         }
-        let builder = ClientConfig::builder_with_provider(provider)
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&versions)
             .map_err(|error| settings(format!("TLS versions: {error}")))?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier));
         let mut config = match &tls.client {
             None => builder.with_no_client_auth(),
-            Some((certificate, key)) => builder
-                .with_client_auth_cert(certificates(certificate, "sslcert")?, private_key(key)?)
-                .map_err(|error| {
-                    let (certificate, key) = (certificate.display(), key.display());
-                    settings(format!(
-                        "the client certificate {certificate} with key {key}: {error}"
-                    ))
-                })?,
+            Some((certificate, key)) => {
+                let own = client_certificate(&provider, certificate, key)?;
+                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own)))
+            }
         };
         config.enable_sni = tls.server_name;
         if tls.direct {
@@ -194,6 +191,25 @@ fn certificates(path: &Path, parameter: &str) -> Result<Vec<CertificateDer<'stat
     } else {
         Ok(found)
     }
+}
+
+/// Our own certificate with its key. The library cannot tell whether they belong together if the certificate
+/// is of version 1, as the manual's recipe makes them; then the server finds out.
+fn client_certificate(provider: &CryptoProvider, certificate: &Path, key: &Path) -> Result<CertifiedKey> {
+    let chain = certificates(certificate, "sslcert")?;
+    let signing = provider
+        .key_provider
+        .load_private_key(private_key(key)?)
+        .map_err(|error| settings(format!("sslkey {}: {error}", key.display())))?;
+    let own = CertifiedKey::new(chain, signing);
+    if let Err(error @ rustls::Error::InconsistentKeys(_)) = own.keys_match() {
+        return Err(settings(format!(
+            "sslkey {} does not belong to sslcert {}: {error}",
+            key.display(),
+            certificate.display()
+        )));
+    }
+    Ok(own)
 }
 
 fn revocations(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>> {

@@ -2,6 +2,7 @@
 //!
 //! A file is never changed after it was released: its SHA-256 stands in every database that it was applied to.
 
+mod catalogue;
 mod index;
 mod look;
 
@@ -14,7 +15,8 @@ use tokio_postgres::types::Type;
 
 use super::{Sql, Statement, Tables};
 
-pub(crate) use index::{Action, Index, Node, Wanted, builders, indexes, nodes, plan_index, serving};
+pub(crate) use catalogue::{Index, Node, builders, indexes, nodes, unsettled};
+pub(crate) use index::{Action, Wanted, plan_index, serving};
 pub(crate) use look::{Applied, Place, Relation, applied, blockers, place, relations};
 
 /// A file of `migrations/`.
@@ -125,7 +127,7 @@ pub(crate) const LOCK: i64 = 0x0069_6465_6d63_746c;
 pub(crate) const STATEMENTS: &[Sql] = &[RECORD, TRY_LOCK];
 
 /// The statements of the files beside this one.
-pub(crate) use index::STATEMENTS as INDEX_STATEMENTS;
+pub(crate) use catalogue::STATEMENTS as CATALOGUE_STATEMENTS;
 pub(crate) use look::STATEMENTS as LOOK_STATEMENTS;
 
 /// The version of this program, for the record.
@@ -171,16 +173,11 @@ pub(crate) fn set_lock_timeout(timeout: Duration) -> String {
     format!("set local lock_timeout = {}", timeout.as_millis().max(1))
 }
 
-/// What a transaction that only holds the lock needs before it does so: no snapshot between its statements, and
-/// nobody who ends it because it is idle.
-pub(crate) const HOLD: [&str; 2] = [
-    "set transaction isolation level read committed",
-    "set local idle_in_transaction_session_timeout = 0",
-];
-
-/// A query's portal stays open, with its snapshot, until the next statement takes its place or the transaction
-/// ends; an index build would wait for that snapshot, and we for the build. This statement needs no snapshot.
-pub(crate) const DROP_SNAPSHOT: &str = HOLD[1];
+/// Nobody shall end the transaction that only holds the lock because it is idle.
+///
+/// It also ends the snapshot of the query before it: a query's portal stays open, with its snapshot, until the next
+/// statement takes its place, and an index build would wait for that snapshot, and we for the build.
+pub(crate) const HOLD: &str = "set local idle_in_transaction_session_timeout = 0";
 
 /// PostgreSQL 17 also has a limit on whole transactions.
 pub(crate) const NO_TRANSACTION_TIMEOUT: &str =

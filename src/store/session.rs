@@ -17,6 +17,8 @@ const SESSION: Sql = Sql {
     text: "-- idemctl:session
 select host(inet_server_addr()) as address,
        inet_server_port() as port,
+       host(inet_client_addr()) as client_address,
+       inet_client_port() as client_port,
        pg_backend_pid() as backend,
        current_setting('server_version') as version,
        current_setting('server_version_num')::int4 as version_number,
@@ -36,7 +38,11 @@ select set_config('statement_timeout', $1, $4),
     types: &[Type::TEXT, Type::TEXT, Type::TEXT, Type::BOOL],
 };
 
-pub(crate) const BEGIN: &str = "begin";
+pub(crate) const STATEMENTS: &[Sql] = &[SESSION, LIMITS];
+
+/// Says the isolation level, since a role or database may have another default, and a transaction that only waits
+/// must not hold a snapshot. It cannot be said later: behind a pooler the limits are set by a query.
+pub(crate) const BEGIN: &str = "begin isolation level read committed";
 pub(crate) const COMMIT: &str = "commit";
 pub(crate) const ROLLBACK: &str = "rollback";
 
@@ -45,6 +51,8 @@ pub(crate) const ROLLBACK: &str = "rollback";
 pub(crate) struct Session {
     pub(crate) address: Option<IpAddr>,
     pub(crate) port: Option<i32>,
+    pub(crate) client_address: Option<IpAddr>,
+    pub(crate) client_port: Option<i32>,
     pub(crate) backend: i32,
     pub(crate) version: String,
     pub(crate) version_number: i32,
@@ -68,10 +76,15 @@ pub(crate) async fn session(client: &Client) -> Result<Session> {
     let row = answer.rows.first().ok_or_else(|| Error::Inconsistent {
         what: "the server gave no answer about the session; is it PostgreSQL?".to_owned(),
     })?;
-    let address: Option<String> = row.get("address");
+    let address = |column| {
+        row.get::<_, Option<String>>(column)
+            .and_then(|text| text.parse().ok())
+    };
     Ok(Session {
-        address: address.and_then(|text| text.parse().ok()),
+        address: address("address"),
         port: row.get("port"),
+        client_address: address("client_address"),
+        client_port: row.get("client_port"),
         backend: row.get("backend"),
         version: row.get("version"),
         version_number: row.get("version_number"),

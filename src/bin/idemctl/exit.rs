@@ -128,7 +128,7 @@ fn exit_of(error: &Error) -> Exit {
     match error {
         Error::Invalid { .. } | Error::Settings { .. } => Exit::Usage,
         Error::LeaseLost { .. } | Error::Contended { .. } => Exit::Race,
-        Error::Schema { .. } => Exit::Schema,
+        Error::Schema { .. } | Error::Migration { .. } => Exit::Schema,
         Error::Unreachable { .. } | Error::Deadline { .. } => Exit::Database,
         Error::Interrupted => Exit::Interrupted,
         // Statement timeout and lock timeout are the database's own "timed out".

@@ -19,12 +19,12 @@ pub(crate) struct Settings {
     pub(crate) schema: Option<String>,
     pub(crate) output: Format,
     pub(crate) config: Config,
-    /// The configuration file that was read.
-    pub(crate) config_file: Option<PathBuf>,
     /// Every value with where it came from, secrets redacted: what `idemctl config` prints.
     pub(crate) effective: Vec<Effective>,
     database_url: Option<String>,
     timeouts: Timeouts,
+    /// Only if a flag or the file gives it.
+    connect_timeout: Option<Duration>,
     environment: Environment,
 }
 
@@ -74,6 +74,14 @@ impl Settings {
         let file_source = config_file
             .as_ref()
             .map_or("default".to_owned(), |path| path.display().to_string());
+        match &config_file {
+            Some(path) => note(
+                "config file",
+                path.display().to_string(),
+                "flag, IDEMCTL_CONFIG or the usual places",
+            ),
+            None => note("config file", "none".to_owned(), "default"),
+        }
         let mut pick = |name: &str, flag: Option<Duration>, file: Option<file::Span>, default: Duration| {
             let (value, source) = match (flag, file) {
                 (Some(flag), _) => (flag, "flag"),
@@ -85,6 +93,9 @@ impl Settings {
         };
         let default = Timeouts::default();
         let database = &config.database;
+        let connect_timeout = args
+            .connect_timeout
+            .or(database.connect_timeout.map(|span| span.0));
         let timeouts = Timeouts {
             connect: pick(
                 "database.connect_timeout",
@@ -105,39 +116,73 @@ impl Settings {
                 default.lock,
             ),
         };
-        let database_url = args
-            .database_url
-            .clone()
-            .or_else(|| environment.get("IDEMCTL_DATABASE_URL").map(str::to_owned))
-            .or_else(|| environment.get("DATABASE_URL").map(str::to_owned))
-            .or_else(|| config.database.url.clone());
+        let (database_url, url_source) = database_url(args, &environment, &config, &file_source);
+        if let Some(source) = url_source {
+            note(
+                "database.url",
+                "as shown by the connection string's values below".to_owned(),
+                &source,
+            );
+        }
+        note(
+            "lease.default",
+            show_duration(config.lease.default.0),
+            "file or default",
+        );
+        for (name, span) in [
+            ("retention.done", config.retention.done),
+            ("retention.failed", config.retention.failed),
+            ("retention.events", config.retention.events),
+        ] {
+            note(name, show_duration(span.0), "file or default");
+        }
         let schema = args.schema.clone().or_else(|| config.database.schema.clone());
         let output = args.output;
         Ok(Self {
             schema,
             output,
             config,
-            config_file,
             effective,
             database_url,
             timeouts,
+            connect_timeout,
             environment,
         })
     }
 
     /// Settings of the connection, or what is wrong with them.
     pub(crate) fn connection(&self) -> Result<connect::Settings> {
-        let dsn = self.database_url.clone().unwrap_or_default();
-        let mut settings = connect::Settings::from_dsn(&dsn)?;
-        settings.timeouts = self.timeouts;
+        let surroundings = connect::Environment {
+            variables: self.environment.variables.clone().into_iter().collect(),
+            home: self.environment.get("HOME").map(PathBuf::from),
+            user: os_user(),
+        };
+        let mut settings = connect::Settings::resolve(self.database_url.as_deref(), &surroundings)?;
+        settings.statements = match self.config.database.statements {
+            file::Statements::Auto => connect::StatementMode::Auto,
+            file::Statements::Prepared => connect::StatementMode::Prepared,
+            file::Statements::Unnamed => connect::StatementMode::Unnamed,
+        };
+        settings.timeouts.statement = self.timeouts.statement;
+        settings.timeouts.lock = self.timeouts.lock;
+        // Unless we were told, `connect_timeout` of the connection string or PGCONNECT_TIMEOUT stands.
+        if let Some(connect) = self.connect_timeout {
+            settings.timeouts.connect = connect;
+        }
         Ok(settings)
     }
 
     /// Every value in force, with its source. The connection's settings are resolved for it, so that a wrong
     /// one is found here too.
     pub(crate) fn explain(&self) -> Result<Vec<Effective>> {
-        self.connection()?;
-        Ok(self.effective.clone())
+        let connection = self.connection()?;
+        let mut effective = self.effective.clone();
+        effective.extend(connection.entries().iter().map(|entry| Effective {
+            name: entry.name.to_owned(),
+            value: entry.value.clone(),
+            source: entry.source.to_string(),
+        }));
+        Ok(effective)
     }
 
     /// The environment, for what only a command needs to know of it.
@@ -146,14 +191,41 @@ impl Settings {
     }
 }
 
+/// The first that says where the database is, and which that is. Whoever says nothing leaves it to PG* variables.
+fn database_url(
+    args: &GlobalArgs,
+    environment: &Environment,
+    config: &Config,
+    file: &str,
+) -> (Option<String>, Option<String>) {
+    let candidates = [
+        ("flag", args.database_url.as_deref()),
+        ("IDEMCTL_DATABASE_URL", environment.get("IDEMCTL_DATABASE_URL")),
+        ("DATABASE_URL", environment.get("DATABASE_URL")),
+        (file, config.database.url.as_deref()),
+    ];
+    candidates
+        .into_iter()
+        .find_map(|(source, url)| url.map(|url| (Some(url.to_owned()), Some(source.to_owned()))))
+        .unwrap_or((None, None))
+}
+
+/// The name of the user as whom we run, libpq's default for `user`.
+fn os_user() -> Option<String> {
+    nix::unistd::User::from_uid(nix::unistd::geteuid())
+        .ok()
+        .flatten()
+        .map(|user| user.name)
+}
+
 /// A duration of the command line.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|error| error.to_string())
+    idemctl::duration::parse(text)
 }
 
 /// A duration as it would be typed.
 pub(crate) fn show_duration(duration: Duration) -> String {
-    humantime::format_duration(duration).to_string().replace(' ', "")
+    idemctl::duration::format(duration)
 }
 
 /// `--color`; `auto` leaves `NO_COLOR`, `CLICOLOR_FORCE` and TERM to anstream.

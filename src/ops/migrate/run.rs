@@ -58,6 +58,9 @@ pub async fn run(settings: &Settings, schema: Option<&str>, options: &Options) -
 fn patient(settings: &Settings) -> Settings {
     let mut settings = settings.clone();
     settings.timeouts.statement = LONGEST_STATEMENT;
+    // An index build waits for open transactions, and nobody queues behind it. Where a wait for a lock must be
+    // short, the transaction itself says so.
+    settings.timeouts.lock = LONGEST_STATEMENT;
     settings
 }
 
@@ -77,7 +80,7 @@ async fn locked(guard: &mut Connection, runner: &mut Runner<'_>, first_answer: D
     let mut told = false;
     loop {
         let tx = guard.begin().await?;
-        hold(&tx).await?;
+        tx.run(&sql::command(sql::NO_TRANSACTION_TIMEOUT), &[]).await?;
         if try_lock(&tx).await? {
             let result = runner.migrate(&tx, first_answer).await;
             // Everything is recorded by the other connection; this one only lets go of the lock.
@@ -93,18 +96,10 @@ async fn locked(guard: &mut Connection, runner: &mut Runner<'_>, first_answer: D
     }
 }
 
-async fn hold(tx: &Tx<'_>) -> Result<()> {
-    for text in sql::HOLD {
-        tx.run(&sql::command(text), &[]).await?;
-    }
-    tx.run(&sql::command(sql::NO_TRANSACTION_TIMEOUT), &[]).await?;
-    Ok(())
-}
-
 /// Takes the lock, or takes it once more where this transaction has it already.
 async fn try_lock(tx: &Tx<'_>) -> Result<bool> {
     let answer = tx.run(&sql::try_lock(), &[/* lock */ &sql::LOCK]).await?;
-    tx.run(&sql::command(sql::DROP_SNAPSHOT), &[]).await?;
+    tx.run(&sql::command(sql::HOLD), &[]).await?;
     Ok(answer.rows.first().is_some_and(|row| row.get("locked")))
 }
 
@@ -248,22 +243,29 @@ impl Runner<'_> {
 
     /// Waits for whoever is still building an index that looks abandoned; says whether there was one.
     async fn wait_for_builders(&self, table: u32) -> Result<bool> {
-        let mut waited = false;
+        let mut seen = Vec::new();
         for delay in backoff(None) {
             let pids = sql::builders(&*self.worker, table).await?;
             if pids.is_empty() {
                 break;
             }
-            if !waited {
+            if seen.is_empty() {
                 tracing::info!(
                     ?pids,
                     "an index is still being built by another process; waiting for it"
                 );
-                waited = true;
+            }
+            seen = pids;
+            tokio::time::sleep(delay).await;
+        }
+        // Bounded, since that session may go on with other work.
+        for delay in backoff(Some(LONGEST_PAUSE)) {
+            if seen.is_empty() || !sql::unsettled(&*self.worker, &seen).await? {
+                break;
             }
             tokio::time::sleep(delay).await;
         }
-        Ok(waited)
+        Ok(!seen.is_empty())
     }
 
     /// Runs statements in one transaction, with the migration's record when tables are given; asks for locks with

@@ -7,6 +7,7 @@ use crate::store::migrate::{
 use crate::store::shape::{self, Shape};
 use crate::store::{Executor, Tables};
 
+use super::plan::index_actions;
 use super::{IndexStatus, MigrationState, MigrationStatus};
 
 /// Longest name of a schema; PostgreSQL cuts what is longer.
@@ -145,6 +146,10 @@ impl Situation {
     pub(super) fn refuse(&self) -> Result<()> {
         self.refuse_history()?;
         self.refuse_tables()?;
+        for migration in MIGRATIONS {
+            // An index of the wrong sort under one of our names is found before anything is changed.
+            index_actions(migration, self)?;
+        }
         self.refuse_rights()
     }
 

@@ -1,0 +1,192 @@
+//! `idemctl migrate`: create the tables, or adopt those that are there.
+
+use std::io::{self, Write};
+
+use idemctl::ops::migrate::{self, IndexStatus, MigrationState, MigrationStatus, Options, Report, Status};
+use serde::Serialize;
+
+use crate::context::Context;
+use crate::exit::{CliError, Exit, Result};
+use crate::render::{Document, printable};
+
+/// Create the tables, or bring existing ones up to date; safe when run by many at once
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct MigrateArgs {
+    #[command(subcommand)]
+    command: Option<MigrateCommand>,
+    /// Only say what would be run on this database
+    #[arg(long)]
+    dry_run: bool,
+    /// Only print the SQL, to be run by hand
+    #[arg(long, conflicts_with = "dry_run")]
+    show_sql: bool,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum MigrateCommand {
+    /// Show what was applied; exit code 9 unless the tables are up to date
+    Status,
+}
+
+pub(crate) async fn run(context: &Context, args: MigrateArgs) -> Result<Exit> {
+    let MigrateArgs {
+        command,
+        dry_run,
+        show_sql,
+    } = args;
+    let schema = context.settings.schema.as_deref();
+    match command {
+        Some(MigrateCommand::Status) => status(context, schema).await,
+        None if show_sql => show(context, schema).await,
+        None => migrate(context, schema, dry_run).await,
+    }
+}
+
+async fn migrate(context: &Context, schema: Option<&str>, dry_run: bool) -> Result<Exit> {
+    let settings = context.settings.connection()?;
+    let defaults = Options::default();
+    let options = Options {
+        dry_run,
+        lock_timeout: defaults.lock_timeout.min(settings.timeouts.lock),
+        ..defaults
+    };
+    let report = migrate::run(&settings, schema, &options).await?;
+    context.printer.document(&ReportView(report))?;
+    Ok(Exit::Done)
+}
+
+async fn show(context: &Context, schema: Option<&str>) -> Result<Exit> {
+    let plan = migrate::plan(&context.connect().await?, schema).await?;
+    if plan.is_empty() {
+        anstream::eprintln!(
+            "note: schema {} is up to date; there is nothing to run",
+            printable(&plan.schema)
+        );
+    }
+    context.printer.raw(&plan.to_sql())?;
+    Ok(Exit::Done)
+}
+
+async fn status(context: &Context, schema: Option<&str>) -> Result<Exit> {
+    let status = migrate::status(&context.connect().await?, schema).await?;
+    let verdict = verdict(&status);
+    context.printer.document(&StatusView(status))?;
+    match verdict {
+        None => Ok(Exit::Done),
+        Some(error) => Err(error),
+    }
+}
+
+/// Why the exit code is not 0, if it is not.
+fn verdict(status: &Status) -> Option<CliError> {
+    if status.is_current() {
+        return None;
+    }
+    Some(match &status.problem {
+        Some(problem) => CliError::new(Exit::Schema, problem.clone()),
+        None => CliError::new(
+            Exit::Schema,
+            format!("schema {} is not up to date", status.schema),
+        )
+        .hint("run `idemctl migrate`; `--dry-run` shows what it would do"),
+    })
+}
+
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+struct ReportView(Report);
+
+impl Document for ReportView {
+    fn text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Report {
+            schema,
+            dry_run,
+            steps,
+        } = &self.0;
+        let schema = printable(schema);
+        if steps.is_empty() {
+            return writeln!(out, "schema {schema} is up to date");
+        }
+        let (heading, verb) = if *dry_run {
+            ("would be run on", "would run")
+        } else {
+            ("now up to date:", "ran")
+        };
+        writeln!(out, "{heading} schema {schema}")?;
+        for step in steps {
+            let online = if step.online {
+                ", while readers and writers go on"
+            } else {
+                ""
+            };
+            writeln!(
+                out,
+                "  {verb} {} ({} statements{online})",
+                step.file,
+                step.statements.len()
+            )?;
+            if *dry_run {
+                for line in step.statements.iter().flat_map(|statement| statement.lines()) {
+                    writeln!(out, "      {}", printable(line))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+struct StatusView(Status);
+
+impl Document for StatusView {
+    fn text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Status {
+            schema,
+            migrations,
+            indexes,
+            problem: _,
+        } = &self.0;
+        writeln!(out, "schema {}", printable(schema))?;
+        for MigrationStatus {
+            version,
+            name,
+            state,
+            applied_at,
+            app_version,
+        } in migrations
+        {
+            let state = match state {
+                MigrationState::Applied => "applied",
+                MigrationState::Pending => "pending",
+                MigrationState::Changed => "changed",
+                MigrationState::Unknown => "unknown",
+            };
+            write!(out, "  {version:>4}  {state:<8}  {}", printable(name))?;
+            if let Some(at) = applied_at {
+                write!(out, "  {at}")?;
+            }
+            if let Some(by) = app_version {
+                write!(out, "  by idemctl {}", printable(by))?;
+            }
+            writeln!(out)?;
+        }
+        for IndexStatus {
+            name,
+            served_by,
+            valid,
+        } in indexes
+        {
+            match served_by {
+                Some(own) if own != name => writeln!(out, "  index {name}: served by {}", printable(own))?,
+                _ => writeln!(
+                    out,
+                    "  index {name}: {}",
+                    if *valid { "valid" } else { "missing or invalid" }
+                )?,
+            }
+        }
+        Ok(())
+    }
+}
