@@ -21,7 +21,6 @@ struct Step {
     /// What is said before it.
     say: &'static str,
     args: &'static [&'static str],
-    needs: &'static [&'static str],
     /// How it has to end, or the demo is broken.
     exit: Exit,
 }
@@ -30,38 +29,32 @@ const WALK: &[Step] = &[
     Step {
         say: "It is 3 a.m. and a page says that keys are stuck. Which?",
         args: &["list", "--state", "expired", "--state", "in_progress"],
-        needs: &[],
         exit: Exit::Done,
     },
     Step {
         say: "shop-1 asked for order-1 to be charged, and the service died before it had an answer.",
         args: &["inspect", "shop-1", "order-1"],
-        needs: &[],
         exit: Exit::Done,
     },
     Step {
         say: "The row cannot tell whether the money moved. The provider can, by the order id.",
         args: &["provider", "status", "order-1"],
-        needs: &["provider"],
         exit: Exit::Done,
     },
     Step {
         say: "It did move. To release the key now would let the next request charge again: refused.",
         args: &["release", "shop-1", "order-1", "--yes"],
-        needs: &["provider"],
         exit: Exit::Refused,
     },
     Step {
         say: "Rows that were answered go after 24 hours; a dry run shows what the next purge would take.",
         args: &["purge", "--dry-run"],
-        needs: &["purge"],
         exit: Exit::Done,
     },
     Step {
         say: "The stuck key is untouched: rows in progress are never deleted by age. \
               `next` is what is safe to do with it.",
         args: &["inspect", "shop-1", "order-1"],
-        needs: &[],
         exit: Exit::Done,
     },
 ];
@@ -84,21 +77,13 @@ async fn walk(context: &Context, server: &Server, binaries: &idemctl::dev::Binar
     migrate::run(&settings, None, &migrate::Options::default()).await?;
     seed::fill(&mut Connection::open(&settings).await?).await?;
     let provider = FakeProvider::start().await?;
-    let config = if is_there("provider") {
-        provider.config()
-    } else {
-        String::new()
-    };
-    let config = ConfigFile::write(server.dir(), &config)?;
+    let config = ConfigFile::write(server.dir(), &provider.config())?;
     context.printer.raw(&format!(
         "A private PostgreSQL {} is up, with the table `idempotency` and a few keys in it. A small payment\n\
          provider, \"acme\", answers on loopback. All of it is gone, or stopped, when this ends.\n",
         binaries.version()
     ))?;
-    for step in WALK
-        .iter()
-        .filter(|step| step.needs.iter().all(|name| is_there(name)))
-    {
+    for step in WALK {
         show(context, step, &url, &config.0).await?;
     }
     context.printer.raw(
@@ -107,21 +92,9 @@ async fn walk(context: &Context, server: &Server, binaries: &idemctl::dev::Binar
     Ok(Exit::Done)
 }
 
-/// Whether this build has a command. STOPGAP until `provider` and `purge` have landed: then this, `needs` and the
-/// empty configuration go.
-fn is_there(name: &str) -> bool {
-    use clap::CommandFactory;
-    crate::cli::Cli::command().find_subcommand(name).is_some()
-}
-
 /// Runs one command as the reader would, and shows the line and everything that it says.
 async fn show(context: &Context, step: &Step, url: &str, config: &Path) -> Result<()> {
-    let Step {
-        say,
-        args,
-        exit,
-        needs: _,
-    } = step;
+    let Step { say, args, exit } = step;
     context
         .printer
         .raw(&format!("\n# {say}\n$ idemctl {}\n", args.join(" ")))?;
