@@ -8,7 +8,9 @@
 
 mod binaries;
 mod directory;
+mod fetch;
 mod identity;
+mod launch;
 mod server;
 mod spawn;
 

@@ -1,3 +1,222 @@
 //! The janitor: the jobs `purge` and `expired` on their schedules.
+//!
+//! [`service::run`] is the daemon's loop, [`run_once`] runs each job once. Both only call `ops`; there is no
+//! SQL here, no signal handler, and nothing that decides about a row by the process's clock.
 
+pub mod clock;
 pub mod schedule;
+pub mod service;
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::connect::{Connection, Settings};
+use crate::error::{Error, Result};
+use crate::ops::{Failure, expired, purge};
+use crate::stop::Stop;
+use crate::store::Store;
+use schedule::Schedule;
+
+/// Longest jitter: an hour.
+pub const MAX_JITTER: Duration = Duration::from_hours(1);
+
+/// The janitor's jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Job {
+    /// The TTL purge.
+    Purge,
+    /// The policy for stuck rows.
+    Expired,
+}
+
+impl Job {
+    /// Every job.
+    pub const ALL: [Self; 2] = [Self::Purge, Self::Expired];
+
+    /// The job's name in configuration, logs and documents.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Purge => "purge",
+            Self::Expired => "expired",
+        }
+    }
+}
+
+impl fmt::Display for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A job's request and when to run it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan<R> {
+    /// When.
+    pub schedule: Schedule,
+    /// What.
+    pub request: R,
+}
+
+/// Everything that the janitor needs to know.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// How to connect.
+    pub connection: Settings,
+    /// Schema of the table; `None` looks along the search path.
+    pub schema: Option<String>,
+    /// The purge; `None` does without.
+    pub purge: Option<Plan<purge::Request>>,
+    /// The policy for stuck rows; `None` does without.
+    pub expired: Option<Plan<expired::Request>>,
+    /// Each run starts up to this much later than scheduled, at random, so that many janitors do not all start
+    /// on the same second. At most [`MAX_JITTER`].
+    pub jitter: Duration,
+}
+
+impl Config {
+    /// Checks every request and limit before anything is connected to.
+    pub fn check(&self) -> Result<()> {
+        if self.jitter > MAX_JITTER {
+            let reason = format!("is {} s; at most an hour is allowed", self.jitter.as_secs_f64());
+            return Err(Error::Invalid {
+                field: "janitor.jitter",
+                reason,
+            });
+        }
+        if let Some(plan) = &self.purge {
+            plan.request.check()?;
+        }
+        if let Some(plan) = &self.expired {
+            plan.request.check()?;
+        }
+        if self.purge.is_none() && self.expired.is_none() {
+            let reason = "has no job; configure [janitor.purge] or [janitor.expired]".to_owned();
+            return Err(Error::Invalid {
+                field: "janitor",
+                reason,
+            });
+        }
+        Ok(())
+    }
+
+    /// The schedule of a job that is configured.
+    pub fn schedule(&self, job: Job) -> Option<&Schedule> {
+        match job {
+            Job::Purge => self.purge.as_ref().map(|plan| &plan.schedule),
+            Job::Expired => self.expired.as_ref().map(|plan| &plan.schedule),
+        }
+    }
+}
+
+/// What a job's run brought.
+#[derive(Debug)]
+pub enum Done {
+    /// Of the purge.
+    Purge(Result<purge::Report, Failure<purge::Report>>),
+    /// Of the policy for stuck rows.
+    Expired(Result<expired::Report, Failure<expired::Report>>),
+}
+
+impl Done {
+    /// Which job.
+    pub fn job(&self) -> Job {
+        match self {
+            Self::Purge(_) => Job::Purge,
+            Self::Expired(_) => Job::Expired,
+        }
+    }
+
+    /// What ended it, if an error did.
+    pub fn cause(&self) -> Option<&Error> {
+        match self {
+            Self::Purge(result) => result.as_ref().err().map(|failure| &failure.cause),
+            Self::Expired(result) => result.as_ref().err().map(|failure| &failure.cause),
+        }
+    }
+
+    /// Whether items of the run failed although the run itself did not.
+    pub fn is_partial(&self) -> bool {
+        match self {
+            Self::Purge(result) => result.as_ref().is_ok_and(|report| report.skipped > 0),
+            Self::Expired(result) => result.as_ref().is_ok_and(|report| report.errors() > 0),
+        }
+    }
+}
+
+impl fmt::Display for Done {
+    /// One line for a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Purge(Ok(report)) => report.fmt(f),
+            Self::Purge(Err(failure)) => failure.fmt(f),
+            Self::Expired(Ok(report)) => report.fmt(f),
+            Self::Expired(Err(failure)) => failure.fmt(f),
+        }
+    }
+}
+
+/// Runs each configured job once, now, one after the other.
+///
+/// A job that fails does not keep the next from running. Returns the error of a database that could not be
+/// reached, or of a table that is not as expected; no job has run then.
+pub async fn run_once(config: &Config, stop: &Stop) -> Result<Vec<Done>> {
+    config.check()?;
+    let mut link = Link::open(config, stop).await?;
+    let mut all = Vec::new();
+    for job in Job::ALL {
+        if stop.is_soft() {
+            break;
+        }
+        if link.conn.is_closed() {
+            link = Link::open(config, stop).await?;
+        }
+        all.extend(link.run(config, job, None, stop).await);
+    }
+    link.conn.close().await;
+    Ok(all)
+}
+
+/// A connection and the table that was found on it.
+struct Link {
+    conn: Connection,
+    store: Store,
+}
+
+impl Link {
+    async fn open(config: &Config, stop: &Stop) -> Result<Self> {
+        let open = async {
+            let conn = Connection::open(&config.connection).await?;
+            let store = Store::open(&conn, config.schema.as_deref()).await?;
+            Ok(Self { conn, store })
+        };
+        tokio::select! {
+            biased;
+            () = stop.soft() => Err(Error::Interrupted),
+            link = open => link,
+        }
+    }
+
+    /// Runs a job, if it is configured. `after`: where the last run over the stuck rows left off.
+    async fn run(
+        &mut self,
+        config: &Config,
+        job: Job,
+        after: Option<expired::Cursor>,
+        stop: &Stop,
+    ) -> Option<Done> {
+        let Self { conn, store } = self;
+        match job {
+            Job::Purge => {
+                let request = &config.purge.as_ref()?.request;
+                Some(Done::Purge(
+                    purge::run(conn, store, request, &mut |_| {}, stop).await,
+                ))
+            }
+            Job::Expired => {
+                let mut request = config.expired.as_ref()?.request.clone();
+                request.after = after;
+                Some(Done::Expired(expired::run(conn, store, &request, stop).await))
+            }
+        }
+    }
+}

@@ -14,10 +14,10 @@ pub mod time;
 #[cfg(feature = "operate")]
 pub mod connect;
 #[cfg(feature = "operate")]
-pub mod janitor;
-#[cfg(feature = "operate")]
 #[doc(hidden)]
 pub mod dev;
+#[cfg(feature = "operate")]
+pub mod janitor;
 #[cfg(feature = "operate")]
 pub mod ops;
 #[cfg(feature = "operate")]

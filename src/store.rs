@@ -4,6 +4,8 @@
 #[cfg(feature = "operate")]
 pub(crate) mod bootstrap;
 #[cfg(feature = "operate")]
+mod demo;
+#[cfg(feature = "operate")]
 pub(crate) mod event;
 mod executor;
 #[cfg(feature = "operate")]
@@ -52,11 +54,15 @@ static STATEMENTS: &[&[Sql]] = &[
     #[cfg(feature = "operate")]
     expired::STATEMENTS,
     #[cfg(feature = "operate")]
+    session::STATEMENTS,
+    #[cfg(feature = "operate")]
     migrate::STATEMENTS,
     #[cfg(feature = "operate")]
     migrate::CATALOGUE_STATEMENTS,
     #[cfg(feature = "operate")]
     migrate::LOOK_STATEMENTS,
+    #[cfg(feature = "operate")]
+    demo::STATEMENTS,
 ];
 
 /// The tables of one schema: statement texts ready to send, and what is known of the table's shape.

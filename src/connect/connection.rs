@@ -55,12 +55,7 @@ impl Connection {
             timeouts: settings.timeouts,
             facts,
         };
-        if connection.facts.route == Route::Direct {
-            let limits = connection.limits();
-            connection
-                .exchange(set_limits(connection.client.get(), limits, false))
-                .await?;
-        }
+        connection.set_session_limits().await?;
         Ok(connection)
     }
 
@@ -103,6 +98,13 @@ impl Connection {
         self.timeouts
     }
 
+    /// Changes the time limits, for instance for a step that takes long. `connect` has no meaning any more.
+    pub async fn set_timeouts(&mut self, timeouts: Timeouts) -> Result<()> {
+        timeouts.check()?;
+        self.timeouts = timeouts;
+        self.set_session_limits().await
+    }
+
     /// What was found out about the server and the way to it.
     pub fn facts(&self) -> &Facts {
         &self.facts
@@ -119,6 +121,9 @@ impl Connection {
     }
 
     /// Starts a transaction; dropped without [`Tx::commit`], it rolls back.
+    ///
+    /// The server ends the session if the transaction sits idle for longer than one statement may take (and
+    /// longer than 10 s), so that a client that stands still holds no locks.
     pub async fn begin(&mut self) -> Result<Tx<'_>> {
         let client = self.client.get();
         let local = self.facts.route != Route::Direct;
@@ -159,6 +164,15 @@ impl Connection {
     pub(super) async fn exchange<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         let after = self.timeouts.statement.saturating_add(GRACE);
         Exchange::new(&self.line).run(after, work).await
+    }
+
+    /// Nothing but a direct connection has a session of its own.
+    async fn set_session_limits(&self) -> Result<()> {
+        if self.facts.route != Route::Direct {
+            return Ok(());
+        }
+        self.exchange(set_limits(self.client.get(), self.limits(), false))
+            .await
     }
 
     fn limits(&self) -> Limits {

@@ -71,13 +71,13 @@ impl Binaries {
             Some(parent) if parent.join("initdb").is_file() => parent.to_owned(),
             _ => dir.to_owned(),
         };
-        let output = Command::new(dir.join("postgres"))
-            .arg("--version")
-            .output()
-            .map_err(|e| format!("postgres cannot be run: {e}"))?;
-        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-        let (version, major) = parse_version(&text)
-            .ok_or_else(|| format!("`postgres --version` says {text:?}, which is no PostgreSQL"))?;
+        // Both are run: one of the two may lack a library.
+        let said = run_version(&dir.join("initdb"))?;
+        parse_version(&said)
+            .ok_or_else(|| format!("`initdb --version` says {said:?}, which is no PostgreSQL"))?;
+        let said = run_version(&dir.join("postgres"))?;
+        let (version, major) = parse_version(&said)
+            .ok_or_else(|| format!("`postgres --version` says {said:?}, which is no PostgreSQL"))?;
         if major < OLDEST_MAJOR {
             return Err(format!("version {version} is older than {OLDEST_MAJOR}"));
         }
@@ -103,6 +103,18 @@ impl Binaries {
     pub fn program(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
+}
+
+fn run_version(program: &Path) -> Result<String, String> {
+    let failed = |why: &dyn std::fmt::Display| format!("{} cannot be run: {why}", program.display());
+    let output = Command::new(program)
+        .arg("--version")
+        .output()
+        .map_err(|e| failed(&e))?;
+    if !output.status.success() {
+        return Err(failed(&String::from_utf8_lossy(&output.stderr).trim()));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 /// `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)` is `15.18`, 15; `19devel` and `19beta1` are 19.

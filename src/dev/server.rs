@@ -1,6 +1,5 @@
 //! One server per directory: start, find, stop.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin};
 use std::time::Duration;
@@ -10,15 +9,10 @@ use tokio_postgres::{Client, Config, NoTls};
 
 use super::binaries::Binaries;
 use super::directory::{Directory, local, try_lock};
+use super::launch::{PATIENCE, before, launch, require_version, wait_for_start_lock};
 use super::spawn::{self, USER};
 use crate::error::{Error, Result};
 use crate::store::bootstrap;
-
-/// How long a start or a stop may take before it is given up.
-const PATIENCE: Duration = Duration::from_mins(1);
-
-/// How long to wait between two looks at something that announces itself to nobody.
-const POLL: Duration = Duration::from_millis(5);
 
 /// What a server is started with.
 #[derive(Debug, Clone)]
@@ -74,13 +68,14 @@ pub struct Server {
     port: u16,
     pid: u32,
     /// The supervisor and the pipe that keeps a tied server alive; `None` for one that is not ours to end.
-    tie: Option<Tie>,
+    pub(super) tie: Option<Tie>,
 }
 
+/// What keeps a tied server alive.
 #[derive(Debug)]
-struct Tie {
-    supervisor: Child,
-    pipe: Option<ChildStdin>,
+pub(super) struct Tie {
+    pub(super) supervisor: Child,
+    pub(super) pipe: Option<ChildStdin>,
 }
 
 impl Server {
@@ -89,6 +84,9 @@ impl Server {
     pub async fn start(options: &Options, lifetime: Lifetime) -> Result<Self> {
         let deadline = Instant::now() + PATIENCE;
         let directory = Directory::prepare(&options.dir)?;
+        directory
+            .identity
+            .require_reach(&options.binaries.program("postgres"))?;
         let start_lock = wait_for_start_lock(&directory, deadline).await?;
         let server_lock = loop {
             if let Some(lock) = try_lock(directory.server_lock()?, &directory.path)? {
@@ -106,6 +104,7 @@ impl Server {
             )
             .await?;
         };
+        require_version(&directory, &options.binaries)?;
         spawn::initialise(&directory, options, &start_lock).await?;
         let server = launch(&directory, options, lifetime, server_lock, deadline).await?;
         server.ensure_databases(&options.databases).await?;
@@ -132,11 +131,13 @@ impl Server {
     pub async fn stop(mut self) -> Result<()> {
         if let Some(tie) = self.tie.take() {
             // Waits for the supervisor, which ends last.
-            return tokio::task::spawn_blocking(move || drop(tie))
+            tokio::task::spawn_blocking(move || drop(tie))
                 .await
                 .map_err(|e| Error::Local {
                     what: format!("cannot wait for the server to stop: {e}"),
-                });
+                })?;
+            self.remove_short_socket_dir();
+            return Ok(());
         }
         let Some(directory) = Directory::existing(&self.dir)? else {
             return Ok(());
@@ -146,6 +147,7 @@ impl Server {
         while directory.server_lives()? {
             before(deadline, &directory, "waited for the server to stop").await?;
         }
+        self.remove_short_socket_dir();
         Ok(())
     }
 
@@ -193,9 +195,28 @@ impl Server {
         self.tie.is_some()
     }
 
+    /// Creates a database anew; what was in one of this name is gone.
+    pub async fn recreate_database(&self, name: &str) -> Result<()> {
+        bootstrap::recreate_database(&self.answers().await?, name).await
+    }
+
+    /// Waits until a tied server ends by itself; for one that is not tied, for ever.
+    pub async fn ended(&mut self) -> Result<std::process::ExitStatus> {
+        let Some(tie) = &mut self.tie else {
+            return std::future::pending().await;
+        };
+        loop {
+            let ended = tie.supervisor.try_wait();
+            if let Some(status) = ended.map_err(|e| local("wait for the server in", &self.dir, &e))? {
+                return Ok(status);
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+
     /// Reads what the server says of itself: pid, port and socket directory are lines 1, 4 and 5 of
     /// postmaster.pid (PostgreSQL's `miscadmin.h`, `LOCK_FILE_LINE_*`).
-    fn from_pid_file(directory: &Directory) -> Option<Self> {
+    pub(super) fn from_pid_file(directory: &Directory) -> Option<Self> {
         let text = std::fs::read_to_string(directory.data().join("postmaster.pid")).ok()?;
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
         Some(Self {
@@ -207,7 +228,15 @@ impl Server {
         })
     }
 
-    async fn answers(&self) -> Result<Client> {
+    /// A directory of its own that only held the socket is empty now.
+    fn remove_short_socket_dir(&self) {
+        if self.socket_dir != self.dir {
+            // If it is not, or is gone already, it does no harm.
+            let _ = std::fs::remove_dir(&self.socket_dir);
+        }
+    }
+
+    pub(super) async fn answers(&self) -> Result<Client> {
         let mut config = Config::new();
         config.port(self.port);
         config
@@ -242,78 +271,8 @@ impl Drop for Tie {
     }
 }
 
-/// Spawns the server and waits until it answers.
-async fn launch(
-    directory: &Directory,
-    options: &Options,
-    lifetime: Lifetime,
-    server_lock: File,
-    deadline: Instant,
-) -> Result<Server> {
-    let socket_dir = directory.socket_dir()?;
-    // We hold the server's lock, so a pid file is left over from a server that was killed. PostgreSQL would
-    // refuse to start if its number has meanwhile been given to some other process.
-    remove_if_there(&directory.data().join("postmaster.pid"))?;
-    let log_start = std::fs::metadata(directory.log()).map_or(0, |log| log.len());
-    let mut child = spawn::start(directory, options, lifetime, &socket_dir, server_lock)?;
-    let tie = |child: Child, pipe| {
-        (lifetime == Lifetime::Tied).then_some(Tie {
-            supervisor: child,
-            pipe,
-        })
-    };
-    let pipe = child.stdin.take();
-    loop {
-        if let Some(status) = child
-            .try_wait()
-            .map_err(|e| local("wait for the server in", &directory.path, &e))?
-        {
-            let said = log_since(directory, log_start);
-            return Err(Error::Local {
-                what: format!(
-                    "the server in {} did not start ({status}): {said}",
-                    directory.path.display()
-                ),
-            });
-        }
-        if let Some(server) = Server::from_pid_file(directory)
-            && server.answers().await.is_ok()
-        {
-            return Ok(Server {
-                tie: tie(child, pipe),
-                ..server
-            });
-        }
-        before(deadline, directory, "waited for the server to answer").await?;
-    }
-}
-
-async fn wait_for_start_lock(directory: &Directory, deadline: Instant) -> Result<File> {
-    loop {
-        if let Some(lock) = try_lock(directory.start_lock()?, &directory.path)? {
-            return Ok(lock);
-        }
-        before(deadline, directory, "waited for another start").await?;
-    }
-}
-
-/// Sleeps a little, or gives up when the time is over.
-async fn before(deadline: Instant, directory: &Directory, what: &str) -> Result<()> {
-    if Instant::now() >= deadline {
-        return Err(Error::Local {
-            what: format!(
-                "{what} in {} for {} s in vain; see {}",
-                directory.path.display(),
-                PATIENCE.as_secs(),
-                directory.log().display()
-            ),
-        });
-    }
-    sleep(POLL).await;
-    Ok(())
-}
-
-fn interrupt(pid: u32) -> Result<()> {
+/// Asks for PostgreSQL's "fast" shutdown.
+pub(super) fn interrupt(pid: u32) -> Result<()> {
     let failed = |why: String| Error::Local {
         what: format!("cannot stop the server, process {pid}: {why}"),
     };
@@ -322,26 +281,4 @@ fn interrupt(pid: u32) -> Result<()> {
         Ok(()) | Err(nix::errno::Errno::ESRCH) => Ok(()),
         Err(e) => Err(failed(e.to_string())),
     }
-}
-
-fn remove_if_there(path: &Path) -> Result<()> {
-    match std::fs::remove_file(path) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(local("remove", path, &e)),
-        _ => Ok(()),
-    }
-}
-
-/// What the server has written since we started it: the last lines are the reason.
-fn log_since(directory: &Directory, start: u64) -> String {
-    let bytes = std::fs::read(directory.log()).unwrap_or_default();
-    let new = bytes
-        .get(usize::try_from(start).unwrap_or(0)..)
-        .unwrap_or_default();
-    let text = String::from_utf8_lossy(new);
-    let lines: Vec<&str> = text
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .collect();
-    lines[lines.len().saturating_sub(5)..].join(" / ")
 }

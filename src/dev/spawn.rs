@@ -40,8 +40,7 @@ pub(super) async fn initialise(directory: &Directory, options: &Options, start_l
     }
     let fresh = directory.path.join("data.new");
     if fresh.exists() {
-        // An earlier run was interrupted; nobody is at work in there, for we have the lock.
-        std::fs::remove_dir_all(&fresh).map_err(|e| local("remove", &fresh, &e))?;
+        remove_leftover(&fresh).await?;
     }
     let inherited = start_lock
         .try_clone()
@@ -141,6 +140,20 @@ pub(super) fn start(
         .process_group(0)
         .spawn()
         .map_err(|e| local("run", &postgres, &e))
+}
+
+/// Removes what an interrupted run has left. No initdb is at work in there, for we have the lock; but a child of
+/// one that was killed may need a moment to notice, and makes files until then.
+async fn remove_leftover(fresh: &Path) -> Result<()> {
+    let mut tries = 0;
+    loop {
+        match std::fs::remove_dir_all(fresh) {
+            Ok(()) => return Ok(()),
+            Err(e) if tries == 40 => return Err(local("remove", fresh, &e)),
+            Err(_) => tokio::time::sleep(std::time::Duration::from_millis(50)).await,
+        }
+        tries += 1;
+    }
 }
 
 fn program(directory: &Directory, options: &Options, name: &str) -> Command {

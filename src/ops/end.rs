@@ -2,18 +2,23 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::connect::Connection;
 use crate::error::Result;
 use crate::ops::actor::Actor;
+use crate::response::Response;
 use crate::store::Store;
 use crate::store::event::NewEvent;
-use crate::store::expired::{FinalError, Stuck};
+use crate::store::expired::Stuck;
 
 /// HTTP status of the final error: the service cannot tell what became of the request (RFC 9110, section
 /// 15.6.1).
-const STATUS_CODE: i32 = 500;
+const STATUS_CODE: u16 = 500;
+
+/// Written where no attempt left a reason.
+const LAST_ERROR: &str =
+    "no result before the lease ended; marked as failed without an answer of the provider";
 
 /// How a row in progress is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +66,11 @@ pub(crate) async fn end_row(
         return Ok(false);
     };
     let changed = match ending.how {
-        End::Fail => store.expired_fail(&tx, older_than, row, &final_error()).await?,
+        End::Fail => {
+            store
+                .expired_fail(&tx, older_than, row, &final_error()?, LAST_ERROR)
+                .await?
+        }
         End::Release => store.expired_release(&tx, older_than, row).await?,
     };
     if !changed {
@@ -81,13 +90,15 @@ pub(crate) async fn end_row(
 }
 
 /// A problem document (RFC 9457): the client must neither read it as a refusal nor try under a new key.
-fn final_error() -> FinalError<'static> {
-    FinalError {
-        status_code: STATUS_CODE,
-        body: r#"{"type":"about:blank","title":"Outcome unknown","status":500,"detail":"The request was accepted but its processing did not end, and whether it took effect is unknown to this service. Do not repeat it under a new idempotency key; contact support."}"#,
-        headers: r#"[["content-type","application/problem+json"]]"#,
-        last_error: "no result before the lease ended; marked as failed without an answer of the provider",
-    }
+fn final_error() -> Result<Response> {
+    let body = json!({
+        "type": "about:blank",
+        "title": "Outcome unknown",
+        "status": STATUS_CODE,
+        "detail": "The request was accepted but its processing did not end, and whether it took effect is unknown \
+                   to this service. Do not repeat it under a new idempotency key; contact support.",
+    });
+    Response::new(STATUS_CODE, body.to_string())?.with_header("content-type", "application/problem+json")
 }
 
 #[cfg(test)]
@@ -96,9 +107,9 @@ mod tests {
 
     #[test]
     fn the_final_error_is_json_and_says_what_its_status_is() {
-        let error = final_error();
-        let body: serde_json::Value = serde_json::from_str(error.body).unwrap();
-        assert_eq!(body["status"], error.status_code);
-        serde_json::from_str::<Vec<(String, String)>>(error.headers).unwrap();
+        let response = final_error().unwrap();
+        let body: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
+        assert_eq!(body["status"], response.status_code());
+        assert_eq!(response.header("content-type"), Some("application/problem+json"));
     }
 }

@@ -256,17 +256,13 @@ fn lost(error: reqwest::Error) -> Attempt {
 
 /// A certificate that is not trusted will not be trusted in a second.
 fn is_tls(error: &(dyn StdError + 'static)) -> bool {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let io = error
-            .downcast_ref::<std::io::Error>()
-            .and_then(std::io::Error::get_ref);
-        if error.is::<rustls::Error>() || io.is_some_and(<dyn StdError + Send + Sync>::is::<rustls::Error>) {
-            return true;
-        }
-        next = error.source();
-    }
-    false
+    // An `io::Error` names as its source the source of what it wraps, so that what it wraps is asked for first.
+    let wrapped = error
+        .downcast_ref::<std::io::Error>()
+        .and_then(std::io::Error::get_ref);
+    error.is::<rustls::Error>()
+        || wrapped.is_some_and(|inner| is_tls(inner))
+        || error.source().is_some_and(is_tls)
 }
 
 /// `Retry-After` in seconds, or as a date, which is compared with the answer's own `Date`: our clock decides

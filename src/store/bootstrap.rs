@@ -16,6 +16,13 @@ select 1 from pg_catalog.pg_database where datname = $1";
 const CREATE_DATABASE: &str = "-- idemctl:create_database
 create database ";
 
+/// Ends the sessions that are still in it, too (PostgreSQL 13 and later).
+const DROP_DATABASE: (&str, &str) = (
+    "-- idemctl:drop_database
+drop database if exists ",
+    " with (force)",
+);
+
 /// Asks the server for an answer: it is ready when it gives one, and not merely when it listens.
 pub(crate) async fn ping(client: &Client) -> Result<()> {
     client.query_typed(PING, &[]).await?;
@@ -32,5 +39,14 @@ pub(crate) async fn ensure_database(client: &Client, name: &str) -> Result<()> {
             .batch_execute(&format!("{CREATE_DATABASE}{}", quote_ident(name)))
             .await?;
     }
+    Ok(())
+}
+
+/// Creates a database anew; what was in one of this name is gone.
+pub(crate) async fn recreate_database(client: &Client, name: &str) -> Result<()> {
+    let (before, after) = DROP_DATABASE;
+    let name = quote_ident(name);
+    client.batch_execute(&format!("{before}{name}{after}")).await?;
+    client.batch_execute(&format!("{CREATE_DATABASE}{name}")).await?;
     Ok(())
 }

@@ -7,9 +7,11 @@ use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use super::event::{parse_row_json, row_json};
+use super::lease::headers_text;
 use super::{Executor, Sql, Store, one_row};
 use crate::error::Result;
 use crate::key::KeyId;
+use crate::response::Response;
 use crate::time::Timestamp;
 
 /// In progress, and the lease ended more than `$1` seconds ago. `-infinity` counts as ended, `infinity` never.
@@ -85,8 +87,8 @@ const EXPIRED_FAIL: Sql = Sql {
     text: concat!(
         "-- idemctl:expired_fail
 update {keys}
-   set status = 'failed', status_code = $6, response = $7::json, response_body = null,
-       response_headers = $8::jsonb, completed_at = now(), last_error = coalesce(last_error, $9)
+   set status = 'failed', status_code = $6, response = $7::json, response_headers = $8::jsonb,
+       response_body = $9, completed_at = now(), last_error = coalesce(last_error, $10)
  where ",
         as_seen!()
     ),
@@ -99,6 +101,7 @@ update {keys}
         Type::INT4,
         Type::TEXT,
         Type::TEXT,
+        Type::BYTEA,
         Type::TEXT,
     ],
 };
@@ -152,18 +155,6 @@ impl From<&crate::record::Record> for Stuck {
             provider: record.provider.clone(),
         }
     }
-}
-
-/// The final error that stands in for an answer nobody knows.
-#[derive(Debug, Clone)]
-pub(crate) struct FinalError<'a> {
-    pub(crate) status_code: i32,
-    /// JSON.
-    pub(crate) body: &'a str,
-    /// JSON, as the column keeps them.
-    pub(crate) headers: &'a str,
-    /// Written where no attempt left a reason.
-    pub(crate) last_error: &'a str,
 }
 
 impl Store {
@@ -245,15 +236,18 @@ impl Store {
             .transpose()
     }
 
-    /// Stores a final error on a row that is still as it was seen; `false` when it is not.
+    /// Stores a final error on a row that is still as it was seen; `false` when it is not. `last_error` is written
+    /// where no attempt left a reason.
     pub(crate) async fn expired_fail(
         &self,
         tx: &impl Executor,
         older_than: Option<Duration>,
         seen: &Stuck,
-        error: &FinalError<'_>,
+        response: &Response,
+        last_error: &str,
     ) -> Result<bool> {
         let statement = self.statement(&EXPIRED_FAIL);
+        let (json, bytes) = self.columns_for(response.body());
         let answer = tx
             .run(
                 statement,
@@ -263,10 +257,11 @@ impl Store {
                     /* key */ &seen.id.key(),
                     /* lease_token */ &seen.token,
                     /* attempt */ &seen.attempt,
-                    /* status_code */ &error.status_code,
-                    /* response */ &error.body,
-                    /* response_headers */ &error.headers,
-                    /* last_error */ &error.last_error,
+                    /* status_code */ &i32::from(response.status_code()),
+                    /* response */ &json,
+                    /* response_headers */ &headers_text(response),
+                    /* response_body */ &bytes,
+                    /* last_error */ &last_error,
                 ],
             )
             .await?;

@@ -38,6 +38,8 @@ select set_config('statement_timeout', $1, $4),
     types: &[Type::TEXT, Type::TEXT, Type::TEXT, Type::BOOL],
 };
 
+pub(crate) const STATEMENTS: &[Sql] = &[SESSION, LIMITS];
+
 /// Says the isolation level, since a role or database may have another default, and a transaction that only waits
 /// must not hold a snapshot. It cannot be said later: behind a pooler the limits are set by a query.
 pub(crate) const BEGIN: &str = "begin isolation level read committed";

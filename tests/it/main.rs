@@ -1,9 +1,22 @@
 //! The one test binary: everything runs against real parts.
 
+#![allow(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "a test that cannot go on has failed, and a child process talks to its parent"
+)]
+
 mod connect;
 mod dev;
+mod expired;
 mod fingerprint;
+mod janitor;
+mod janitor_cli;
 mod migrate;
 mod pgbouncer;
+mod provider_http;
 mod provider_key;
+mod purge;
 mod support;

@@ -8,8 +8,20 @@ mod proxy;
 mod redact;
 mod tied;
 
-pub(crate) use cluster::{Cluster, ClusterOptions, Database, database, settings, shared, temp_dir};
+pub(crate) use cluster::{Cluster, ClusterOptions, Database, connect, database, settings, shared, temp_dir};
 pub(crate) use pgbouncer::{PgbouncerOptions, pgbouncer};
 pub(crate) use process::{Output, Run, Spawned, idemctl, require_program};
 pub(crate) use proxy::{Proxy, Target};
 pub(crate) use redact::Redactor;
+
+/// Waits until something outside has happened that announces itself to nobody; fails the test after a minute.
+pub(crate) async fn until(what: &str, mut happened: impl AsyncFnMut() -> bool) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_mins(1);
+    while !happened().await {
+        assert!(
+            std::time::Instant::now() < deadline,
+            "waited in vain until {what}"
+        );
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    }
+}

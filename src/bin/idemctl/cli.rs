@@ -125,8 +125,12 @@ enum Command {
     Inspect(commands::inspect::InspectArgs),
     List(commands::list::ListArgs),
     Release(commands::release::ReleaseArgs),
+    Provider(commands::provider::ProviderArgs),
+    Purge(commands::purge::PurgeArgs),
+    Janitor(commands::janitor::JanitorArgs),
     Migrate(commands::migrate::MigrateArgs),
     Config(commands::config::ConfigArgs),
+    Dev(commands::dev::DevArgs),
 }
 
 impl Cli {
@@ -134,13 +138,17 @@ impl Cli {
     pub(crate) async fn run(self) -> Result<Exit> {
         settings::apply_color(self.global.color);
         let settings = Settings::resolve(&self.global, settings::Environment::of_process())?;
-        settings::start_logging(&self.global);
+        settings::start_logging(&self.global, matches!(self.command, Command::Janitor(_)));
         let context = Context::new(settings);
         match self.command {
             Command::Inspect(args) => commands::inspect::run(&context, args).await,
             Command::List(args) => commands::list::run(&context, args).await,
             Command::Release(args) => commands::release::run(&context, args).await,
+            Command::Provider(args) => commands::provider::run(&context, args).await,
+            Command::Purge(args) => commands::purge::run(&context, args).await,
+            Command::Janitor(args) => commands::janitor::run(&context, &args, &self.global).await,
             Command::Migrate(args) => commands::migrate::run(&context, args).await,
+            Command::Dev(args) => commands::dev::run(&context, args).await,
             Command::Config(args) => commands::config::run(&context, &args),
         }
     }

@@ -1,8 +1,12 @@
 //! One file per subcommand: its arguments, then `run`.
 
 pub(crate) mod config;
+pub(crate) mod dev;
 pub(crate) mod inspect;
+pub(crate) mod janitor;
 pub(crate) mod key_arg;
 pub(crate) mod list;
 pub(crate) mod migrate;
+pub(crate) mod provider;
+pub(crate) mod purge;
 pub(crate) mod release;

@@ -1,7 +1,13 @@
 //! What every command gets: settings, output, and the way to the database.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
 use idemctl::connect::Connection;
 use idemctl::ops::actor::Actor;
+use idemctl::provider::{Provider, ProviderConfig, ProviderStatus, StatusQuery, Surroundings};
+use idemctl::record::Record;
 use idemctl::store::Store;
 
 use crate::exit::{CliError, Result};
@@ -57,4 +63,83 @@ impl Context {
             reason: reason.map(str::to_owned),
         })
     }
+
+    /// The provider of that name; without a name the only one that is configured.
+    pub(crate) fn provider(&self, name: Option<&str>) -> Result<Arc<dyn Provider>> {
+        self.provider_if_any(name)?.ok_or_else(|| {
+            CliError::usage("no provider is configured")
+                .hint("add [providers.NAME] to the configuration file (see the README)")
+        })
+    }
+
+    /// The same, where it is no error that none is configured.
+    pub(crate) fn provider_if_any(&self, name: Option<&str>) -> Result<Option<Arc<dyn Provider>>> {
+        let providers = &self.settings.config.providers;
+        let (name, config) = match name {
+            Some(name) => {
+                let config = providers.get(name).ok_or_else(|| {
+                    CliError::usage(format!("no provider {name:?} is configured"))
+                        .hint(format!("configured: {}", names(providers)))
+                })?;
+                (name, config)
+            }
+            None => match providers.len() {
+                0 => return Ok(None),
+                1 => match providers.first_key_value() {
+                    Some((name, config)) => (name.as_str(), config),
+                    None => return Ok(None),
+                },
+                _ => {
+                    return Err(CliError::usage("several providers are configured")
+                        .hint(format!("name one with --provider: {}", names(providers))));
+                }
+            },
+        };
+        let environment = self.settings.environment().clone();
+        let surroundings = Surroundings {
+            env: Arc::new(move |name| environment.get(name).map(str::to_owned)),
+            proxy: None,
+        };
+        Ok(Some(idemctl::provider::build(name, config, &surroundings)?))
+    }
+
+    /// Asks the row's provider what became of it; `None` where nobody can be asked: the row names no provider
+    /// and not exactly one is configured.
+    ///
+    /// A provider that the row names and nobody configured is an error: money may hang on it.
+    pub(crate) async fn ask_about(&self, record: &Record) -> Result<Option<ProviderStatus>> {
+        let providers = &self.settings.config.providers;
+        if record.provider.is_none() && providers.len() != 1 {
+            return Ok(None);
+        }
+        let Some(provider) = self.provider_if_any(record.provider.as_deref())? else {
+            return Ok(None);
+        };
+        Ok(Some(provider.status(&query(record)).await))
+    }
+}
+
+/// The last attempt may have reached the provider until its lease ended; while the lease is alive, until now.
+fn query(record: &Record) -> StatusQuery {
+    let query = StatusQuery::new(record.order_id());
+    let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds.max(0.0)).ok();
+    let query = match record.lease_remaining_seconds.and_then(|rest| seconds(-rest)) {
+        Some(age) => query.attempted_at_age(age),
+        None => query,
+    };
+    match record.age_seconds.and_then(seconds) {
+        Some(age) => query.first_attempted_at_age(age),
+        None => query,
+    }
+}
+
+fn names(providers: &BTreeMap<String, ProviderConfig>) -> String {
+    if providers.is_empty() {
+        return "none".to_owned();
+    }
+    providers
+        .keys()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(", ")
 }

@@ -78,6 +78,13 @@ impl CliError {
         self
     }
 
+    /// Adds what was done before it went wrong.
+    #[must_use]
+    pub(crate) fn before(mut self, done: &str) -> Self {
+        self.message = format!("{}; before that: {done}", self.message);
+        self
+    }
+
     /// The exit code, for commands that go on with other items.
     pub(crate) fn exit(&self) -> Exit {
         self.exit

@@ -7,6 +7,7 @@ mod cli;
 mod commands;
 mod context;
 mod exit;
+mod lifecycle;
 mod render;
 mod safety;
 mod settings;

@@ -1,8 +1,11 @@
 //! The only writer of stdout: views of the library's reports, in each format.
 
 pub(crate) mod inspect;
+pub(crate) mod janitor;
 pub(crate) mod key;
 pub(crate) mod mask;
+pub(crate) mod provider;
+pub(crate) mod purge;
 pub(crate) mod release;
 
 use std::io::{self, Write};
@@ -24,8 +27,8 @@ pub(crate) trait Item: Serialize {
     const COLUMNS: &'static [&'static str];
     /// The cells of one row, one for each column.
     fn cells(&self) -> Vec<String>;
-    /// Client and key, for `-o ids`.
-    fn id(&self) -> (&str, &str);
+    /// Client and key, for `-o ids`; `None` for a list of other things.
+    fn id(&self) -> Option<(&str, &str)>;
 }
 
 /// Writes in the format that was asked for.
@@ -136,7 +139,9 @@ impl List {
             }
             Format::Ids => {
                 for item in items {
-                    let (client_id, key) = item.id();
+                    let Some((client_id, key)) = item.id() else {
+                        return Err(CliError::usage("`-o ids` is for lists of keys"));
+                    };
                     if client_id.contains(['\t', '\n', '\r']) || key.contains(['\t', '\n', '\r']) {
                         anstream::eprintln!(
                             "note: {} {} left out: it holds a tab or a line break",

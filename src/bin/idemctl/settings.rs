@@ -1,6 +1,7 @@
 //! Flag, environment, file, default, in this order: the sole reader of the environment.
 
 pub(crate) mod file;
+pub(crate) mod janitor;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,8 +19,6 @@ pub(crate) struct Settings {
     pub(crate) schema: Option<String>,
     pub(crate) output: Format,
     pub(crate) config: Config,
-    /// The configuration file that was read.
-    pub(crate) config_file: Option<PathBuf>,
     /// Every value with where it came from, secrets redacted: what `idemctl config` prints.
     pub(crate) effective: Vec<Effective>,
     database_url: Option<String>,
@@ -75,6 +74,14 @@ impl Settings {
         let file_source = config_file
             .as_ref()
             .map_or("default".to_owned(), |path| path.display().to_string());
+        match &config_file {
+            Some(path) => note(
+                "config file",
+                path.display().to_string(),
+                "flag, IDEMCTL_CONFIG or the usual places",
+            ),
+            None => note("config file", "none".to_owned(), "default"),
+        }
         let mut pick = |name: &str, flag: Option<Duration>, file: Option<file::Span>, default: Duration| {
             let (value, source) = match (flag, file) {
                 (Some(flag), _) => (flag, "flag"),
@@ -109,19 +116,32 @@ impl Settings {
                 default.lock,
             ),
         };
-        let database_url = args
-            .database_url
-            .clone()
-            .or_else(|| environment.get("IDEMCTL_DATABASE_URL").map(str::to_owned))
-            .or_else(|| environment.get("DATABASE_URL").map(str::to_owned))
-            .or_else(|| config.database.url.clone());
+        let (database_url, url_source) = database_url(args, &environment, &config, &file_source);
+        if let Some(source) = url_source {
+            note(
+                "database.url",
+                "as shown by the connection string's values below".to_owned(),
+                &source,
+            );
+        }
+        note(
+            "lease.default",
+            show_duration(config.lease.default.0),
+            "file or default",
+        );
+        for (name, span) in [
+            ("retention.done", config.retention.done),
+            ("retention.failed", config.retention.failed),
+            ("retention.events", config.retention.events),
+        ] {
+            note(name, show_duration(span.0), "file or default");
+        }
         let schema = args.schema.clone().or_else(|| config.database.schema.clone());
         let output = args.output;
         Ok(Self {
             schema,
             output,
             config,
-            config_file,
             effective,
             database_url,
             timeouts,
@@ -138,6 +158,11 @@ impl Settings {
             user: os_user(),
         };
         let mut settings = connect::Settings::resolve(self.database_url.as_deref(), &surroundings)?;
+        settings.statements = match self.config.database.statements {
+            file::Statements::Auto => connect::StatementMode::Auto,
+            file::Statements::Prepared => connect::StatementMode::Prepared,
+            file::Statements::Unnamed => connect::StatementMode::Unnamed,
+        };
         settings.timeouts.statement = self.timeouts.statement;
         settings.timeouts.lock = self.timeouts.lock;
         // Unless we were told, `connect_timeout` of the connection string or PGCONNECT_TIMEOUT stands.
@@ -166,6 +191,25 @@ impl Settings {
     }
 }
 
+/// The first that says where the database is, and which that is. Whoever says nothing leaves it to PG* variables.
+fn database_url(
+    args: &GlobalArgs,
+    environment: &Environment,
+    config: &Config,
+    file: &str,
+) -> (Option<String>, Option<String>) {
+    let candidates = [
+        ("flag", args.database_url.as_deref()),
+        ("IDEMCTL_DATABASE_URL", environment.get("IDEMCTL_DATABASE_URL")),
+        ("DATABASE_URL", environment.get("DATABASE_URL")),
+        (file, config.database.url.as_deref()),
+    ];
+    candidates
+        .into_iter()
+        .find_map(|(source, url)| url.map(|url| (Some(url.to_owned()), Some(source.to_owned()))))
+        .unwrap_or((None, None))
+}
+
 /// The name of the user as whom we run, libpq's default for `user`.
 fn os_user() -> Option<String> {
     nix::unistd::User::from_uid(nix::unistd::geteuid())
@@ -176,12 +220,12 @@ fn os_user() -> Option<String> {
 
 /// A duration of the command line.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|error| error.to_string())
+    idemctl::duration::parse(text)
 }
 
 /// A duration as it would be typed.
 pub(crate) fn show_duration(duration: Duration) -> String {
-    humantime::format_duration(duration).to_string().replace(' ', "")
+    idemctl::duration::format(duration)
 }
 
 /// `--color`; `auto` leaves `NO_COLOR`, `CLICOLOR_FORCE` and TERM to anstream.
@@ -193,18 +237,19 @@ pub(crate) fn apply_color(color: Color) {
     }
 }
 
-/// Logs go to stderr only.
-pub(crate) fn start_logging(args: &GlobalArgs) {
+/// Logs go to stderr only. A daemon has nothing else to say what it does with.
+pub(crate) fn start_logging(args: &GlobalArgs, daemon: bool) {
     let level = match (args.quiet, args.verbose) {
         (true, _) => tracing_subscriber::filter::LevelFilter::ERROR,
-        (false, 0) => tracing_subscriber::filter::LevelFilter::WARN,
-        (false, 1) => tracing_subscriber::filter::LevelFilter::INFO,
+        (false, 0) if !daemon => tracing_subscriber::filter::LevelFilter::WARN,
+        (false, 0 | 1) => tracing_subscriber::filter::LevelFilter::INFO,
         (false, 2) => tracing_subscriber::filter::LevelFilter::DEBUG,
         (false, _) => tracing_subscriber::filter::LevelFilter::TRACE,
     };
     // A second call (in-process tests) keeps the first subscriber.
     let _already_set = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
         .with_max_level(level)
         .with_target(false)
         .try_init();

@@ -119,17 +119,17 @@ impl Field {
     }
 
     fn item(kind: Kind, item: &str, values: &mut BTreeSet<u32>) -> Result<(), String> {
-        let (least, top) = kind.range();
+        let (min, max) = kind.range();
         let (range, step) = match item.split_once('/') {
             None => (item, None),
             Some((range, step)) => (range, Some(step)),
         };
         let (first, last) = match range.split_once('-') {
             // Sunday stands at the star's begin, so 7 would only double it.
-            _ if range == "*" => (least, if kind == Kind::DayOfWeek { 6 } else { top }),
+            _ if range == "*" => (min, if kind == Kind::DayOfWeek { 6 } else { max }),
             None if step.is_some() => {
                 return Err(format!(
-                    "{item:?} is read differently by different crons; write {range}-{top}/… or */…"
+                    "{item:?} is read differently by different crons; write {range}-{max}/… or */…"
                 ));
             }
             None => {
@@ -172,7 +172,7 @@ impl Field {
         if let Some(at) = names.iter().position(|name| name.eq_ignore_ascii_case(text)) {
             return Ok(first + u32::try_from(at).unwrap_or(0));
         }
-        let (least, top) = kind.range();
+        let (min, max) = kind.range();
         let words = if names.is_empty() {
             ""
         } else {
@@ -180,9 +180,9 @@ impl Field {
         };
         let example = names.get(1).unwrap_or(&"");
         match digits(text) {
-            Some(value) if (least..=top).contains(&value) => Ok(value),
+            Some(value) if (min..=max).contains(&value) => Ok(value),
             _ => Err(format!(
-                "{text:?} is not a number from {least} to {top}{words}{example}"
+                "{text:?} is not a number from {min} to {max}{words}{example}"
             )),
         }
     }

@@ -179,6 +179,13 @@ async fn a_direct_connection_is_proven_and_has_its_limits() {
             let tx = connection.begin().await.unwrap();
             assert_eq!(text(&tx, &query).await, expected, "{name} in a transaction");
         }
+        let mut timeouts = connection.timeouts();
+        timeouts.lock = Duration::from_millis(777);
+        connection.set_timeouts(timeouts).await.unwrap();
+        assert_eq!(
+            text(&connection, "select current_setting('lock_timeout')").await,
+            "777ms"
+        );
         let prepared = "select count(*)::text from pg_prepared_statements";
         assert_ne!(text(&connection, prepared).await, "0");
         connection.close().await;

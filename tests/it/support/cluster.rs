@@ -10,7 +10,7 @@ use idemctl::dev::{Binaries, Identity, Lifetime, Options, Server};
 /// The cluster of this test process, started when first needed.
 pub(crate) fn shared() -> &'static Cluster {
     static SHARED: OnceLock<Cluster> = OnceLock::new();
-    SHARED.get_or_init(|| Cluster::start_blocking(ClusterOptions::default()))
+    SHARED.get_or_init(|| Cluster::start_blocking(&ClusterOptions::default()))
 }
 
 /// A fresh, empty database in the shared cluster.
@@ -40,7 +40,7 @@ pub(crate) fn temp_dir() -> tempfile::TempDir {
 pub(crate) struct ClusterOptions {
     /// Settings, such as `("max_prepared_transactions", "4")`. `{dir}` stands for the directory of the files.
     pub(crate) settings: Vec<(&'static str, String)>,
-    /// Lines of pg_hba.conf that come before `local all all trust`.
+    /// Lines of `pg_hba.conf` that come before `local all all trust`.
     pub(crate) hba: Vec<String>,
     /// Files for the server alone (keys, certificates), by name.
     pub(crate) files: Vec<(&'static str, Vec<u8>)>,
@@ -62,12 +62,12 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Starts a cluster from a test.
     pub(crate) async fn start(options: ClusterOptions) -> Self {
-        tokio::task::spawn_blocking(|| Self::start_blocking(options))
+        tokio::task::spawn_blocking(move || Self::start_blocking(&options))
             .await
             .expect("a cluster starts")
     }
 
-    fn start_blocking(options: ClusterOptions) -> Self {
+    fn start_blocking(options: &ClusterOptions) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -76,7 +76,7 @@ impl Cluster {
             // Somebody else may take the free port between our looking for one and the server's start.
             let mut tries = 0;
             loop {
-                match Self::try_start(&options).await {
+                match Self::try_start(options).await {
                     Ok(cluster) => return cluster,
                     Err(error) if options.tcp && tries < 5 => eprintln!("trying another port: {error}"),
                     Err(error) => panic!("cannot start PostgreSQL for the tests: {error}"),
@@ -88,8 +88,8 @@ impl Cluster {
 
     async fn try_start(options: &ClusterOptions) -> idemctl::error::Result<Self> {
         let binaries = Binaries::find(options.bindir.as_deref())?;
-        // The server removes it when it ends, which is after this process has; so not a TempDir.
-        let dir = temp_dir().keep();
+        let guard = temp_dir();
+        let dir = guard.path().to_owned();
         let files = dir.join("files");
         std::fs::create_dir(&files).expect("a new directory");
         // The one who removes it in the end is the supervisor, which runs as the server's user.
@@ -121,6 +121,8 @@ impl Cluster {
             write_private(&files, name, content, identity);
         }
         let server = Server::start(&server, Lifetime::Tied).await?;
+        // From now on the server's supervisor removes it, when the server ends; that is after this process has.
+        let _kept = guard.keep();
         Ok(Self {
             server,
             files,

@@ -39,6 +39,7 @@ pub(crate) struct Run {
     pty: bool,
     limit: Duration,
     dir: Option<PathBuf>,
+    inherit: bool,
     home: tempfile::TempDir,
 }
 
@@ -81,8 +82,19 @@ impl Run {
             pty: false,
             limit: LIMIT,
             dir: None,
+            inherit: false,
             home: super::temp_dir(),
         }
+    }
+
+    /// One test of this binary in a process of its own, so that it can be killed. The test has to be marked
+    /// `#[ignore = "a child process"]`; what it prints can be waited for.
+    pub(crate) fn test(name: &str) -> Self {
+        let program = std::env::current_exe()
+            .expect("the test binary")
+            .to_string_lossy()
+            .into_owned();
+        Self::new(&program, &["--exact", name, "--ignored", "--nocapture"])
     }
 
     /// Sets an environment variable.
@@ -120,6 +132,12 @@ impl Run {
         self
     }
 
+    /// Keeps the environment of the tests, for programs that need their own configuration.
+    pub(crate) fn inherit_env(mut self) -> Self {
+        self.inherit = true;
+        self
+    }
+
     /// Runs to the end; the test fails when that takes longer than the limit.
     pub(crate) async fn run(self) -> Output {
         let limit = self.limit;
@@ -129,7 +147,8 @@ impl Run {
     /// Starts it, to be watched and killed.
     pub(crate) fn spawn(self) -> Spawned {
         let mut command = if self.pty {
-            let mut line = quote(&self.program);
+            // The shell in between must not get the signals of the terminal, too.
+            let mut line = format!("exec {}", quote(&self.program));
             for arg in &self.args {
                 line.push(' ');
                 line.push_str(&quote(arg));
@@ -142,11 +161,13 @@ impl Run {
             command.args(&self.args);
             command
         };
-        command
-            .env_clear()
-            .env("HOME", self.home.path())
-            .env("LANG", "C.UTF-8")
-            .env("LC_ALL", "C.UTF-8");
+        if !self.inherit {
+            command
+                .env_clear()
+                .env("HOME", self.home.path())
+                .env("LANG", "C.UTF-8")
+                .env("LC_ALL", "C.UTF-8");
+        }
         for name in ["PATH", "LLVM_PROFILE_FILE"] {
             if let Some(value) = std::env::var_os(name) {
                 command.env(name, value);
@@ -183,18 +204,11 @@ pub(crate) struct Spawned {
 }
 
 impl Spawned {
-    /// Runs one test of this binary in a process of its own, so that it can be killed. The test has to be
-    /// marked `#[ignore = "run as a child"]`; what it prints can be waited for.
+    /// Starts [`Run::test`] with these environment variables.
     pub(crate) fn test(name: &str, env: &[(&str, &str)]) -> Self {
-        let program = std::env::current_exe()
-            .expect("the test binary")
-            .to_string_lossy()
-            .into_owned();
-        let mut run = Run::new(&program, &["--exact", name, "--ignored", "--nocapture"]);
-        for (name, value) in env {
-            run = run.env(name, *value);
-        }
-        run.spawn()
+        env.iter()
+            .fold(Run::test(name), |run, (name, value)| run.env(name, *value))
+            .spawn()
     }
 
     fn new(mut child: Child, stdin: Option<Vec<u8>>, pty: bool, home: Option<tempfile::TempDir>) -> Self {
@@ -239,11 +253,9 @@ impl Spawned {
             }
             None
         };
-        let found = tokio::time::timeout(LIMIT, search).await;
-        match found {
+        match tokio::time::timeout(LIMIT, search).await {
             Ok(Some(line)) => line,
-            Ok(None) => panic!("the process ended without a line with {part:?}:\n{seen}"),
-            Err(_) => panic!("no line with {part:?} within {LIMIT:?}:\n{seen}"),
+            ended => panic!("no line with {part:?} (ended or too late: {ended:?}); seen:\n{seen}"),
         }
     }
 

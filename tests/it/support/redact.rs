@@ -26,7 +26,7 @@ impl Redactor {
             (pattern(r"\bport=\d+"), "port=[port]"),
             (
                 pattern(
-                    r"\b(\d+(\.\d+)?|[0-9.]+e-\d+) ?(ns|us|µs|ms|s|min|m|h|d)\b( ?\d+ ?(ms|s|min|m|h)\b)*",
+                    r"\b\d+(\.\d+)?(e-\d+)? ?(ns|us|µs|ms|min|s|m|h|d)( ?\d+(\.\d+)? ?(ms|min|s|m|h))*\b",
                 ),
                 "[duration]",
             ),

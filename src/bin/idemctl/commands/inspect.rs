@@ -1,5 +1,7 @@
 //! `idemctl inspect`: one key on one screen.
 
+use std::time::Duration;
+
 use idemctl::key::KeyId;
 use idemctl::ops::inspect;
 use idemctl::record::{Record, State};
@@ -8,12 +10,19 @@ use super::key_arg::KeyArgs;
 use crate::context::Context;
 use crate::exit::{CliError, Exit, Result};
 use crate::render::inspect::{EventView, InspectView};
+use crate::render::provider::StatusView;
 
 /// Show one key: state, holder, response, history, and what is safe to do next
 #[derive(Debug, clap::Args)]
 pub(crate) struct InspectArgs {
     #[command(flatten)]
     key: KeyArgs,
+    /// Ask the row's provider too
+    #[arg(long)]
+    provider: bool,
+    /// Look again every two seconds until the key has a final answer
+    #[arg(long, conflicts_with_all = ["unmask", "provider"])]
+    watch: bool,
     /// Show the stored body (secrets masked)
     #[arg(long)]
     show_response: bool,
@@ -25,31 +34,65 @@ pub(crate) struct InspectArgs {
     reason: Option<String>,
 }
 
+/// How often `--watch` looks.
+const WATCH_PERIOD: Duration = Duration::from_secs(2);
+
 pub(crate) async fn run(context: &Context, args: InspectArgs) -> Result<Exit> {
     let id = args.key.id()?;
     let (mut connection, store) = context.open().await?;
-    let Some(report) = inspect::run(&connection, &store, &id, args.show_response).await? else {
-        let history = inspect::history(&connection, &store, &id).await?;
-        return Err(not_found(
-            &id,
-            &history.into_iter().map(EventView::from).collect::<Vec<_>>(),
-        ));
-    };
-    if args.unmask {
-        let actor = context.actor(args.reason.as_deref())?;
-        inspect::record_unmask(&mut connection, &store, &id, &actor).await?;
+    loop {
+        let Some(report) = inspect::run(&connection, &store, &id, args.show_response).await? else {
+            let history = inspect::history(&connection, &store, &id).await?;
+            return Err(not_found(
+                &id,
+                &history.into_iter().map(EventView::from).collect::<Vec<_>>(),
+            ));
+        };
+        if args.unmask {
+            let actor = context.actor(args.reason.as_deref())?;
+            inspect::record_unmask(&mut connection, &store, &id, &actor).await?;
+        }
+        let is_final = report.record.state.is_none_or(State::is_terminal);
+        let exit = show(context, &args, report).await?;
+        if !args.watch || is_final {
+            return Ok(exit);
+        }
+        tokio::time::sleep(WATCH_PERIOD).await;
     }
-    let next = next(&report.record);
-    let view = InspectView::new(report, &context.settings.config.retention, args.unmask, next);
+}
+
+/// One screen; with `--provider` the code tells whether the provider could say.
+async fn show(context: &Context, args: &InspectArgs, report: inspect::Report) -> Result<Exit> {
+    let answer = match args.provider {
+        true => Some(context.ask_about(&report.record).await?.ok_or_else(|| {
+            CliError::usage(
+                "nobody can be asked: the row names no provider, and not exactly one is configured",
+            )
+        })?),
+        false => None,
+    };
+    let providers = &context.settings.config.providers;
+    let can_ask = report
+        .record
+        .provider
+        .as_ref()
+        .map_or(providers.len() == 1, |name| providers.contains_key(name));
+    let next = next(&report.record, can_ask);
+    let answer = answer.as_ref().map(StatusView::new);
+    let mut view = InspectView::new(report, &context.settings.config.retention, args.unmask, next);
+    view.provider_says.clone_from(&answer);
     context.printer.document(&view)?;
-    Ok(Exit::Done)
+    answer.map_or(Ok(Exit::Done), |answer| answer.result())
 }
 
 /// The next safe command, as it would be typed; `None` where nothing needs to be done.
-fn next(record: &Record) -> Option<String> {
+fn next(record: &Record, can_ask: bool) -> Option<String> {
+    let (client, key) = (quoted(record.id.client_id()), quoted(record.id.key()));
     match record.state {
-        Some(State::Expired) => Some(format!("idemctl provider status {}", quoted(record.order_id()))),
-        Some(State::InProgress | State::Done | State::Failed) | None => None,
+        Some(State::Expired) if can_ask => Some(format!("idemctl inspect {client} {key} --provider")),
+        Some(State::Expired) => Some(format!("idemctl release {client} {key} --dry-run")),
+        Some(State::InProgress) => Some(format!("idemctl inspect {client} {key} --watch")),
+        Some(State::Done | State::Failed) | None => None,
     }
 }
 

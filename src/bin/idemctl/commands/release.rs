@@ -3,11 +3,13 @@
 use std::io::BufRead;
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use idemctl::key::KeyId;
 use idemctl::ops::actor::Actor;
 use idemctl::ops::end::End;
 use idemctl::ops::release::{self, Request};
 use idemctl::ops::stuck;
+use idemctl::provider::{ProviderStatus, Verdict};
 use idemctl::record::Record;
 
 use crate::context::Context;
@@ -48,6 +50,9 @@ pub(crate) struct ReleaseArgs {
     /// Take a live lease away too: its holder may be at work this moment
     #[arg(long, conflicts_with = "expired")]
     steal: bool,
+    /// Release although the provider says that money moved, or cannot say; needs --reason
+    #[arg(long, requires = "reason")]
+    accept_double_charge: bool,
     #[command(flatten)]
     change: ChangeArgs,
 }
@@ -103,13 +108,21 @@ pub(crate) async fn run(context: &Context, args: ReleaseArgs) -> Result<Exit> {
             view.released.push(ReleasedView::of(&record.id, outcome));
         }
     }
-    if !ready.is_empty() {
-        let confirmed = ask(&args, &ready)?;
+    let asked = ask_providers(context, ready).await;
+    let mut cleared = Vec::new();
+    for (record, answer) in asked {
+        match verdict(answer, args.accept_double_charge) {
+            Ok(evidence) => cleared.push((record, evidence)),
+            Err(reason) => view.released.push(ReleasedView::refused(&record.id, reason)),
+        }
+    }
+    if !cleared.is_empty() {
+        let confirmed = ask(&args, &cleared)?;
         apply(
             &mut connection,
             &store,
             &args,
-            &ready,
+            &cleared,
             &actor,
             confirmed,
             &mut view,
@@ -124,8 +137,62 @@ pub(crate) async fn run(context: &Context, args: ReleaseArgs) -> Result<Exit> {
     }
 }
 
+/// A row and what its provider says: `None` where nobody can be asked.
+type Asked = (Record, Result<Option<ProviderStatus>>);
+
+/// How many questions are under way at once.
+const QUESTIONS: usize = 4;
+
+/// Asks about every row before the first is changed.
+async fn ask_providers(context: &Context, rows: Vec<Record>) -> Vec<Asked> {
+    futures_util::stream::iter(rows)
+        .map(|record| async move {
+            let answer = context.ask_about(&record).await;
+            (record, answer)
+        })
+        .buffered(QUESTIONS)
+        .collect()
+        .await
+}
+
+/// What is known of the charge, for the event log; or why the row may not be released.
+fn verdict(answer: Result<Option<ProviderStatus>>, accept: bool) -> Result<serde_json::Value, String> {
+    let (said, evidence, fine) = match answer {
+        Ok(None) => {
+            return Ok(
+                serde_json::json!({ "provider": null, "why": "no provider is configured for the row" }),
+            );
+        }
+        Ok(Some(status)) => {
+            let said = match &status.reason {
+                Some(reason) => format!("{} says {}: {reason}", status.provider, status.verdict),
+                None => format!("{} says {}", status.provider, status.verdict),
+            };
+            let evidence = serde_json::json!({
+                "provider": status.provider,
+                "verdict": status.verdict.as_str(),
+                "reference": status.reference,
+                "evidence": status.evidence,
+                "accept_double_charge": accept,
+            });
+            (said, evidence, status.verdict == Verdict::NotCharged)
+        }
+        Err(error) => {
+            let said = format!("the provider could not be asked: {}", error.message());
+            let evidence = serde_json::json!({ "error": error.message(), "accept_double_charge": accept });
+            (said, evidence, false)
+        }
+    };
+    if fine || accept {
+        return Ok(evidence);
+    }
+    Err(format!(
+        "{said}; a release could charge again (--accept-double-charge --reason TEXT overrides)"
+    ))
+}
+
 /// Shows what is about to be done, then asks. A dry run changes nothing, so it need not.
-fn ask(args: &ReleaseArgs, ready: &[Record]) -> Result<Option<Confirmed>> {
+fn ask(args: &ReleaseArgs, ready: &[(Record, serde_json::Value)]) -> Result<Option<Confirmed>> {
     if args.change.dry_run {
         return Ok(None);
     }
@@ -133,7 +200,7 @@ fn ask(args: &ReleaseArgs, ready: &[Record]) -> Result<Option<Confirmed>> {
         None => "release (the next request starts afresh and may charge again)",
         Some(KeepAs::Failed) => "keep as failed (every repeat gets a final error)",
     };
-    for record in ready.iter().take(20) {
+    for (record, _) in ready.iter().take(20) {
         let owner = record.owner.as_deref().unwrap_or("unknown owner");
         let line = format!("{}  attempt {}, {owner}", record.id, record.attempt);
         anstream::eprintln!("  {}", crate::render::printable(&line));
@@ -149,7 +216,7 @@ async fn apply(
     connection: &mut idemctl::connect::Connection,
     store: &idemctl::store::Store,
     args: &ReleaseArgs,
-    ready: &[Record],
+    ready: &[(Record, serde_json::Value)],
     actor: &Actor,
     _confirmed: Option<Confirmed>,
     view: &mut ReleaseView,
@@ -158,12 +225,12 @@ async fn apply(
         None => End::Release,
         Some(KeepAs::Failed) => End::Fail,
     };
-    for record in ready {
+    for (record, evidence) in ready {
         let request = Request {
             seen: record,
             end,
             steal: args.steal,
-            evidence: serde_json::Value::Null,
+            evidence: evidence.clone(),
             dry_run: args.change.dry_run,
             actor: actor.clone(),
         };

@@ -9,6 +9,7 @@ use idemctl::time::Timestamp;
 use serde::Serialize;
 
 use super::key::{BodyView, KeyView, age, lease};
+use super::provider::StatusView;
 use super::{Document, mask, printable};
 use crate::settings::file::Retention;
 
@@ -19,6 +20,9 @@ pub(crate) struct InspectView {
     pub(crate) key: KeyView,
     pub(crate) history: Vec<EventView>,
     pub(crate) next: Option<String>,
+    /// What the provider says, where it was asked: its word, not the row's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) provider_says: Option<StatusView>,
     /// The body as text, for people.
     #[serde(skip)]
     body_text: Option<String>,
@@ -87,6 +91,7 @@ impl InspectView {
             key,
             history: history.into_iter().map(EventView::from).collect(),
             next,
+            provider_says: None,
             body_text,
         }
     }
@@ -163,6 +168,10 @@ impl Document for InspectView {
         }
         line("last error", key.last_error.as_deref().unwrap_or("none"))?;
         self.history_text(out)?;
+        if let Some(answer) = &self.provider_says {
+            answer.text(out)?;
+        }
+        writeln!(out, "  {:<13} {}", "safe", safe(key))?;
         if let Some(next) = &self.next {
             writeln!(out, "  {:<13} {bold}{}{bold:#}", "next", printable(next))?;
         }
@@ -216,6 +225,20 @@ impl EventView {
             "{} {} by {who}@{host} (database user {}){reason}",
             self.at, self.action, self.db_user
         )
+    }
+}
+
+/// What is known to be safe in this state; never a guess about the money.
+fn safe(key: &KeyView) -> &'static str {
+    match key.state {
+        "in_progress" => "wait: the holder may be at work; repeats get 409 until it ends",
+        "expired" => {
+            "the row cannot tell whether the money moved; the client's own retry takes the key over with the same \
+             provider key; ask the provider before anything else"
+        }
+        "done" => "nothing to do: every repeat gets the stored response",
+        "failed" => "nothing to do: every repeat gets the final error that the janitor or an operator stored",
+        _ => "touch nothing: idemctl does not know this status",
     }
 }
 

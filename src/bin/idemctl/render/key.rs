@@ -167,8 +167,8 @@ impl Item for KeyView {
         ]
     }
 
-    fn id(&self) -> (&str, &str) {
-        (&self.client_id, &self.key)
+    fn id(&self) -> Option<(&str, &str)> {
+        Some((&self.client_id, &self.key))
     }
 }
 

@@ -1,8 +1,14 @@
 //! The configuration file: TOML, unknown keys refused, every error with its line.
 
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use idemctl::ops::purge::TTL_RANGE;
+use idemctl::protocol::{MAX_LEASE, MIN_LEASE};
+use idemctl::provider::ProviderConfig;
+use idemctl::provider::config::DEFAULT_TIMEOUT;
 use serde::Deserialize;
 
 use super::{Environment, in_file};
@@ -26,6 +32,9 @@ pub(crate) struct Config {
     pub(crate) database: Database,
     pub(crate) retention: Retention,
     pub(crate) audit: Audit,
+    pub(crate) lease: Lease,
+    pub(crate) janitor: super::janitor::Janitor,
+    pub(crate) providers: BTreeMap<String, ProviderConfig>,
 }
 
 /// `[database]`
@@ -38,6 +47,35 @@ pub(crate) struct Database {
     pub(crate) connect_timeout: Option<Span>,
     pub(crate) statement_timeout: Option<Span>,
     pub(crate) lock_timeout: Option<Span>,
+    pub(crate) statements: Statements,
+}
+
+/// `database.statements`: how statements reach the server.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Statements {
+    /// Prepared where the connection is proven to be direct.
+    #[default]
+    Auto,
+    /// Prepared: only behind poolers that track prepared statements.
+    Prepared,
+    /// Sent whole each time.
+    Unnamed,
+}
+
+/// `[lease]`: what the services use, so that it can be checked against the providers' timeouts.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Lease {
+    pub(crate) default: Span,
+}
+
+impl Default for Lease {
+    fn default() -> Self {
+        Self {
+            default: Span(idemctl::protocol::DEFAULT_LEASE),
+        }
+    }
 }
 
 impl std::fmt::Debug for Database {
@@ -110,15 +148,127 @@ fn usual_places(environment: &Environment) -> Vec<PathBuf> {
 fn read(path: &Path) -> Result<Config> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| in_file(path, &format!("couldn't read the configuration: {error}")))?;
-    toml::from_str(&text).map_err(|error| config_error(path, &text, &error))
+    let mut config: Config = toml::from_str(&text).map_err(|error| config_error(path, &text, &error))?;
+    if let Err((key, problem)) = config.check() {
+        let line = line_of(&text, &key).map_or(String::new(), |line| format!(", line {line}"));
+        return Err(CliError::usage(format!("{}{line}: {key} {problem}", path.display())).hint(NOTHING_DONE));
+    }
+    config.database.read_url_file(path)?;
+    Ok(config)
+}
+
+const NOTHING_DONE: &str = "nothing was done; `idemctl config --check` checks the file alone";
+
+/// What is wrong, behind the name of the key.
+type Wrong = (String, String);
+
+impl Config {
+    /// What serde cannot see: ranges, and values that must fit each other.
+    fn check(&self) -> Result<(), Wrong> {
+        let lease = self.lease.default.0;
+        within(
+            "lease.default",
+            lease,
+            MIN_LEASE..=MAX_LEASE,
+            "1 second to 24 hours",
+        )?;
+        for (name, span) in [
+            ("done", self.retention.done),
+            ("failed", self.retention.failed),
+            ("events", self.retention.events),
+        ] {
+            within(
+                &format!("retention.{name}"),
+                span.0,
+                TTL_RANGE.0..=TTL_RANGE.1,
+                "1 minute to 10 years",
+            )?;
+        }
+        if self.database.url.is_some() && self.database.url_file.is_some() {
+            return Err((
+                "database.url_file".to_owned(),
+                "stands beside database.url; keep one of them".to_owned(),
+            ));
+        }
+        for (name, provider) in &self.providers {
+            let timeout = provider.timeout.unwrap_or(DEFAULT_TIMEOUT);
+            if lease <= timeout {
+                let problem = format!(
+                    "is {}: the lease ({}) has to outlast it, or a retry runs beside the first request; \
+                     lengthen lease.default, or shorten this",
+                    super::show_duration(timeout),
+                    super::show_duration(lease),
+                );
+                return Err((format!("providers.{name}.timeout"), problem));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Database {
+    /// A URL that stands in a file of its own, such as a systemd credential.
+    fn read_url_file(&mut self, config: &Path) -> Result<()> {
+        let Some(path) = &self.url_file else { return Ok(()) };
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| in_file(config, &format!("database.url_file: {}: {error}", path.display())))?;
+        self.url = Some(text.trim().to_owned());
+        Ok(())
+    }
+}
+
+fn within(key: &str, value: Duration, range: RangeInclusive<Duration>, allowed: &str) -> Result<(), Wrong> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    Err((
+        key.to_owned(),
+        format!("is {}; {allowed} is allowed", super::show_duration(value)),
+    ))
 }
 
 /// The line number and the message; never the line itself, which may hold a secret.
 fn config_error(path: &Path, text: &str, error: &toml::de::Error) -> CliError {
-    let line = error.span().map_or(1, |span| {
-        text[..span.start.min(text.len())].matches('\n').count() + 1
-    });
+    let line = error.span().map_or(1, |span| line_at(text, span.start));
     let message = error.message().trim_end().replace('\n', ", ");
-    CliError::usage(format!("{}, line {line}: {message}", path.display()))
-        .hint("nothing was done; `idemctl config --check` checks the file alone")
+    CliError::usage(format!("{}, line {line}: {message}", path.display())).hint(NOTHING_DONE)
+}
+
+fn line_at(text: &str, offset: usize) -> usize {
+    text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
+}
+
+/// The line where a key such as `lease.default` has its value, or the nearest table above it.
+fn line_of(text: &str, key: &str) -> Option<usize> {
+    let root = toml::de::DeTable::parse(text).ok()?;
+    let mut table = root.get_ref();
+    let mut found = None;
+    for part in key.split('.') {
+        let Some((name, value)) = table.iter().find(|(name, _)| name.get_ref().as_ref() == part) else {
+            break;
+        };
+        found = Some(name.span().start);
+        match value.get_ref() {
+            toml::de::DeValue::Table(inner) => table = inner,
+            _ => break,
+        }
+    }
+    found.map(|offset| line_at(text, offset))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_named_with_its_line() {
+        let text = "[lease]\ndefault = \"5s\"\n[providers.acme]\nkind = \"http\"\nurl = \"https://a.example/{order_id}\"\ntimeout = \"10s\"\n";
+        let config: Config = toml::from_str(text).unwrap();
+        let (key, problem) = config.check().unwrap_err();
+        assert_eq!(key, "providers.acme.timeout");
+        assert!(problem.contains("outlast"), "{problem}");
+        assert_eq!(line_of(text, &key), Some(6));
+        assert_eq!(line_of(text, "lease.default"), Some(2));
+        assert_eq!(line_of(text, "retention.done"), None);
+    }
 }

@@ -1,0 +1,150 @@
+//! `idemctl purge`: the TTL purge once, for timers and by hand.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use idemctl::connect::Connection;
+use idemctl::error::Error;
+use idemctl::ops::purge::{self, MAX_BATCH_SIZE, Progress, Report, Request, Stopped};
+use idemctl::store::Store;
+
+use crate::cli::Format;
+use crate::context::Context;
+use crate::exit::{CliError, Exit, Result};
+use crate::lifecycle::Lifecycle;
+use crate::render::purge::PurgeView;
+use crate::safety::{ChangeArgs, Confirmed, confirm, exempt};
+use crate::settings;
+
+/// Delete finished keys whose retention is over, in batches; keys in progress are never touched
+#[derive(Debug, clap::Args)]
+pub(crate) struct PurgeArgs {
+    /// Time since completion, instead of the configured retention; asks when it is shorter
+    #[arg(long, value_name = "DURATION", value_parser = settings::duration)]
+    ttl: Option<Duration>,
+    /// Rows looked at per transaction [default: 5000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_BATCH_SIZE)))]
+    batch_size: Option<u32>,
+    /// Never delete more rows than this
+    #[arg(long, value_name = "N")]
+    max_rows: Option<u64>,
+    /// Start no further batch after this time
+    #[arg(long, value_name = "DURATION", value_parser = settings::duration)]
+    max_duration: Option<Duration>,
+    /// Rest between two batches
+    #[arg(long, value_name = "DURATION", value_parser = settings::duration)]
+    pause: Option<Duration>,
+    #[command(flatten)]
+    change: ChangeArgs,
+}
+
+pub(crate) async fn run(context: &Context, args: PurgeArgs) -> Result<Exit> {
+    let lifecycle = Lifecycle::install(false)?;
+    let request = request(context, &args)?;
+    let (mut connection, store) = context.open().await?;
+    let confirmed = gate(context, &args, &request, &connection, &store).await?;
+    let report = delete(context, &lifecycle, &mut connection, &store, &request, confirmed).await?;
+    context.printer.document(&PurgeView::from(&report))?;
+    if report.stopped == Stopped::Interrupted {
+        return Err(
+            CliError::new(Exit::Interrupted, "interrupted; what was deleted stays deleted")
+                .hint("run it again for the rest"),
+        );
+    }
+    if report.skipped > 0 {
+        let message = format!(
+            "{} rows stayed locked by others and were stepped over",
+            report.skipped
+        );
+        return Err(CliError::new(Exit::Partial, message).hint("the next purge takes them"));
+    }
+    Ok(Exit::Done)
+}
+
+fn request(context: &Context, args: &PurgeArgs) -> Result<Request> {
+    let config = &context.settings.config;
+    // The configured retention is reason enough; anything else is somebody's decision.
+    let reason = match (&args.change.reason, args.ttl) {
+        (None, None) => Some("retention"),
+        (reason, _) => reason.as_deref(),
+    };
+    let actor = context.actor(reason)?;
+    let mut request = config.janitor.purge.request(&config.retention, actor);
+    if let Some(ttl) = args.ttl {
+        (request.retention.done, request.retention.failed) = (ttl, ttl);
+    }
+    request.batch_size = args.batch_size.unwrap_or(request.batch_size);
+    request.max_rows = args.max_rows.or(request.max_rows);
+    request.max_duration = args.max_duration.or(request.max_duration);
+    request.pause = args.pause.unwrap_or(request.pause);
+    request.dry_run = args.change.dry_run;
+    request.check()?;
+    Ok(request)
+}
+
+/// Asks where the keys would go earlier than the configuration says.
+async fn gate(
+    context: &Context,
+    args: &PurgeArgs,
+    request: &Request,
+    connection: &Connection,
+    store: &Store,
+) -> Result<Confirmed> {
+    let configured = context.settings.config.retention.for_purge();
+    let shorter = args
+        .ttl
+        .is_some_and(|ttl| ttl < configured.done || ttl < configured.failed);
+    if !shorter || request.dry_run {
+        return Ok(exempt());
+    }
+    if args.change.yes {
+        return confirm(&args.change, "");
+    }
+    let due = purge::backlog(connection, store, &request.retention).await?;
+    let question = format!(
+        "delete {}{} finished keys after {} instead of the configured {}? Repeats of these requests would run again.",
+        if due.capped { "more than " } else { "" },
+        due.rows,
+        settings::show_duration(request.retention.done),
+        settings::show_duration(configured.done),
+    );
+    confirm(&args.change, &question)
+}
+
+/// Purges, with a bar on a terminal.
+async fn delete(
+    context: &Context,
+    lifecycle: &Lifecycle,
+    connection: &mut Connection,
+    store: &Store,
+    request: &Request,
+    _confirmed: Confirmed,
+) -> Result<Report> {
+    let visible = std::io::stderr().is_terminal() && context.printer.format() == Format::Table;
+    let bar = if visible {
+        let due = purge::backlog(connection, store, &request.retention).await?;
+        indicatif::ProgressBar::new(due.rows)
+    } else {
+        indicatif::ProgressBar::hidden()
+    };
+    let mut progress = |now: &Progress| {
+        // The count ends at its cap, and rows become due meanwhile.
+        let seen = now.deleted + now.skipped;
+        if bar.length().is_some_and(|length| length < seen) {
+            bar.set_length(seen);
+        }
+        bar.set_position(seen);
+    };
+    let result = purge::run(connection, store, request, &mut progress, &lifecycle.stop).await;
+    bar.finish_and_clear();
+    result.map_err(|failure| {
+        let done = failure.report.to_string();
+        let interrupted = matches!(failure.cause, Error::Interrupted);
+        let error = CliError::from(failure.cause).before(&done);
+        if interrupted {
+            error.hint("run it again for the rest")
+        } else {
+            error
+        }
+    })
+}

@@ -1,0 +1,87 @@
+//! Signals: the first SIGTERM or SIGINT finishes what is under way, the second gives it up, a third ends the
+//! process on the spot. SIGHUP asks a daemon to read its configuration again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+use futures_util::StreamExt;
+use idemctl::stop::{self, Stop};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::exfiltrator::WithOrigin;
+use signal_hook_tokio::SignalsInfo;
+use tokio::sync::mpsc;
+
+use crate::exit::{CliError, Exit, Result};
+
+/// What the process was asked to do.
+pub(crate) struct Lifecycle {
+    /// For the library's long work.
+    pub(crate) stop: Stop,
+    /// One message for each SIGHUP; a burst may be one.
+    pub(crate) reload: mpsc::Receiver<()>,
+    asked: Arc<AtomicU8>,
+}
+
+/// Values of `asked`.
+const NOTHING: u8 = 0;
+const TERMINATE: u8 = 1;
+const INTERRUPT: u8 = 2;
+const AT_ONCE: u8 = 3;
+
+impl Lifecycle {
+    /// Takes the signals over. `daemon`: SIGHUP reloads; otherwise it ends the process as usual.
+    pub(crate) fn install(daemon: bool) -> Result<Self> {
+        let failed =
+            |error: std::io::Error| CliError::new(Exit::Other, format!("couldn't handle signals: {error}"));
+        // For a shutdown that hangs: 130 is "interrupted" in our table of exit codes.
+        let armed = Arc::new(AtomicBool::new(false));
+        for signal in [SIGTERM, SIGINT] {
+            let code = i32::from(Exit::Interrupted as u8);
+            signal_hook::flag::register_conditional_shutdown(signal, code, Arc::clone(&armed))
+                .map_err(failed)?;
+        }
+        let wanted: &[i32] = if daemon {
+            &[SIGTERM, SIGINT, SIGHUP]
+        } else {
+            &[SIGTERM, SIGINT]
+        };
+        let mut signals = SignalsInfo::<WithOrigin>::new(wanted).map_err(failed)?;
+        let (stopper, stop) = stop::channel();
+        let (send_reload, reload) = mpsc::channel(1);
+        let asked = Arc::new(AtomicU8::new(NOTHING));
+        let told = Arc::clone(&asked);
+        tokio::spawn(async move {
+            while let Some(origin) = signals.next().await {
+                let sender = origin.process.map(|process| process.pid);
+                match origin.signal {
+                    SIGHUP => {
+                        tracing::info!(?sender, "SIGHUP: reading the configuration again");
+                        // A reload that is still waiting will read what is there by then.
+                        let _ = send_reload.try_send(());
+                    }
+                    signal if told.load(Ordering::SeqCst) == NOTHING => {
+                        tracing::info!(signal, ?sender, "stopping after what is under way");
+                        let asked = if signal == SIGINT { INTERRUPT } else { TERMINATE };
+                        told.store(asked, Ordering::SeqCst);
+                        stopper.soft();
+                    }
+                    signal => {
+                        tracing::warn!(signal, ?sender, "stopping at once");
+                        told.store(AT_ONCE, Ordering::SeqCst);
+                        armed.store(true, Ordering::SeqCst);
+                        stopper.hard();
+                    }
+                }
+            }
+        });
+        Ok(Self { stop, reload, asked })
+    }
+
+    /// How a daemon ends that did what it was asked: a service manager's SIGTERM is its ordinary end.
+    pub(crate) fn daemon_exit(&self) -> Exit {
+        match self.asked.load(Ordering::SeqCst) {
+            NOTHING | TERMINATE => Exit::Done,
+            _ => Exit::Interrupted,
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What a provider answered.
+
+use std::io::{self, Write};
+
+use idemctl::provider::{ProviderStatus, Verdict};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::{Document, printable};
+use crate::exit::{CliError, Exit, Result};
+
+/// `provider status -o json` of the contract.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct StatusView {
+    order_id: String,
+    provider: String,
+    verdict: &'static str,
+    reference: Option<String>,
+    amount: Option<Box<RawValue>>,
+    currency: Option<String>,
+    raw_status: Option<String>,
+    checked_at: String,
+    reason: Option<String>,
+    not_before: Option<String>,
+    evidence: String,
+}
+
+impl StatusView {
+    pub(crate) fn new(status: &ProviderStatus) -> Self {
+        let now = clock();
+        let time =
+            |time: chrono::DateTime<chrono::Utc>| time.to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
+        let not_before = status
+            .not_before
+            .and_then(|wait| now.checked_add_signed(chrono::TimeDelta::from_std(wait).ok()?));
+        Self {
+            order_id: status.order_id.clone(),
+            provider: status.provider.clone(),
+            verdict: status.verdict.as_str(),
+            reference: status.reference.clone(),
+            amount: status.amount.clone(),
+            currency: status.currency.clone(),
+            raw_status: status.raw_status.clone(),
+            checked_at: time(now),
+            reason: status.reason.clone(),
+            not_before: not_before.map(time),
+            evidence: status.evidence.clone(),
+        }
+    }
+
+    /// The four that say something are answers; unknown is code 8.
+    pub(crate) fn result(&self) -> Result<Exit> {
+        if self.verdict != Verdict::Unknown.as_str() {
+            return Ok(Exit::Done);
+        }
+        let reason = self.reason.as_deref().unwrap_or("no reason given");
+        let error = CliError::new(
+            Exit::Provider,
+            format!("{} cannot tell about {}: {reason}", self.provider, self.order_id),
+        );
+        Err(match &self.not_before {
+            Some(time) => error.hint(format!("ask again after {time}")),
+            None => error.hint("nothing was changed; leave the row as it is until the provider can tell"),
+        })
+    }
+}
+
+/// When somebody asked is a fact about this process, shown and never decided on.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "no database takes part in asking a provider"
+)]
+fn clock() -> chrono::DateTime<chrono::Utc> {
+    chrono::Utc::now()
+}
+
+impl Document for StatusView {
+    fn text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let bold = anstyle::Style::new().bold();
+        writeln!(
+            out,
+            "{} says of {}: {bold}{}{bold:#}",
+            printable(&self.provider),
+            printable(&self.order_id),
+            self.verdict
+        )?;
+        let amount = self.amount.as_ref().map(|amount| {
+            format!("{} {}", amount.get(), self.currency.as_deref().unwrap_or(""))
+                .trim_end()
+                .to_owned()
+        });
+        let lines = [
+            ("reference", self.reference.clone()),
+            ("amount", amount),
+            ("its own word", self.raw_status.clone()),
+            ("why", self.reason.clone()),
+            ("not before", self.not_before.clone()),
+            ("evidence", Some(self.evidence.clone())),
+            ("checked at", Some(self.checked_at.clone())),
+        ];
+        for (name, value) in lines {
+            if let Some(value) = value {
+                writeln!(out, "  {name:<13} {}", printable(&value))?;
+            }
+        }
+        Ok(())
+    }
+}

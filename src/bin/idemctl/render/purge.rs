@@ -1,0 +1,75 @@
+//! What a purge did.
+
+use std::io::{self, Write};
+
+use idemctl::ops::purge::Report;
+use serde::Serialize;
+
+use super::Document;
+
+/// `purge -o json` of the contract.
+#[derive(Debug, Serialize)]
+pub(crate) struct PurgeView {
+    deleted: u64,
+    batches: u64,
+    elapsed_seconds: f64,
+    stopped: &'static str,
+    /// Null when it could not be counted.
+    backlog: Option<u64>,
+    backlog_capped: bool,
+    skipped: u64,
+    events_deleted: u64,
+    oldest_kept: Option<String>,
+    dry_run: bool,
+}
+
+impl From<&Report> for PurgeView {
+    fn from(report: &Report) -> Self {
+        let Report {
+            deleted,
+            batches,
+            skipped,
+            // Only a failure has it, and says it on stderr.
+            unknown: _,
+            events_deleted,
+            elapsed,
+            stopped,
+            backlog,
+            oldest_kept,
+            dry_run,
+        } = report;
+        Self {
+            deleted: *deleted,
+            batches: *batches,
+            elapsed_seconds: (elapsed.as_secs_f64() * 1000.0).round() / 1000.0,
+            stopped: stopped.as_str(),
+            backlog: backlog.map(|backlog| backlog.rows),
+            backlog_capped: backlog.is_some_and(|backlog| backlog.capped),
+            skipped: *skipped,
+            events_deleted: *events_deleted,
+            oldest_kept: oldest_kept.map(|at| at.to_string()),
+            dry_run: *dry_run,
+        }
+    }
+}
+
+impl Document for PurgeView {
+    fn text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let verb = if self.dry_run { "would delete" } else { "deleted" };
+        writeln!(
+            out,
+            "{verb}  {} rows in {} batches, {} events",
+            self.deleted, self.batches, self.events_deleted
+        )?;
+        writeln!(out, "took     {:.1} s", self.elapsed_seconds)?;
+        writeln!(out, "stopped  {}", self.stopped)?;
+        if self.skipped > 0 {
+            writeln!(out, "skipped  {} rows that stayed locked", self.skipped)?;
+        }
+        match (self.backlog, self.backlog_capped) {
+            (Some(rows), false) => writeln!(out, "backlog  {rows} rows are due"),
+            (Some(rows), true) => writeln!(out, "backlog  more than {rows} rows are due"),
+            (None, _) => writeln!(out, "backlog  not counted"),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! `[janitor]`: the daemon's jobs.
+
+use idemctl::connect;
+use idemctl::janitor::schedule::{self, Schedule};
+use idemctl::janitor::{self, Plan};
+use idemctl::ops::actor::Actor;
+use idemctl::ops::{expired, purge};
+use serde::Deserialize;
+
+use super::file::{Retention, Span};
+use crate::exit::{CliError, Result};
+
+/// The section.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Janitor {
+    /// Whose clocks the schedules mean.
+    timezone: String,
+    /// Each run starts up to this much later, at random.
+    jitter: Option<Span>,
+    pub(crate) purge: Purge,
+    expired: Expired,
+}
+
+/// `[janitor.purge]`, whose limits hold for `idemctl purge` too.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Purge {
+    schedule: String,
+    batch_size: Option<u32>,
+    max_rows: Option<u64>,
+    max_duration: Option<Span>,
+    pause: Option<Span>,
+}
+
+/// `[janitor.expired]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Expired {
+    schedule: String,
+    older_than: Option<Span>,
+    limit: Option<u32>,
+    policy: PolicyName,
+    accept_double_charge: bool,
+}
+
+/// `janitor.expired.policy`
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum PolicyName {
+    #[default]
+    Report,
+    Fail,
+    Release,
+}
+
+impl Default for Janitor {
+    fn default() -> Self {
+        Self {
+            timezone: "UTC".to_owned(),
+            jitter: None,
+            purge: Purge::default(),
+            expired: Expired::default(),
+        }
+    }
+}
+
+impl Default for Purge {
+    fn default() -> Self {
+        Self {
+            schedule: "*/10 * * * *".to_owned(),
+            batch_size: None,
+            max_rows: None,
+            max_duration: None,
+            pause: None,
+        }
+    }
+}
+
+impl Default for Expired {
+    fn default() -> Self {
+        Self {
+            schedule: "* * * * *".to_owned(),
+            older_than: None,
+            limit: None,
+            policy: PolicyName::default(),
+            accept_double_charge: false,
+        }
+    }
+}
+
+impl Retention {
+    /// As the purge takes it.
+    pub(crate) fn for_purge(&self) -> purge::Retention {
+        purge::Retention {
+            done: self.done.0,
+            failed: self.failed.0,
+            events: Some(self.events.0),
+        }
+    }
+}
+
+impl Purge {
+    /// The request of a purge with the configured limits.
+    pub(crate) fn request(&self, retention: &Retention, actor: Actor) -> purge::Request {
+        let mut request = purge::Request::new(retention.for_purge(), actor);
+        request.batch_size = self.batch_size.unwrap_or(request.batch_size);
+        request.max_rows = self.max_rows;
+        request.max_duration = self.max_duration.map(|span| span.0);
+        request.pause = self.pause.map_or(request.pause, |span| span.0);
+        request
+    }
+}
+
+impl Janitor {
+    /// The daemon's configuration, checked. `providers`: whether any is configured.
+    pub(crate) fn resolve(
+        &self,
+        retention: &Retention,
+        connection: connect::Settings,
+        schema: Option<String>,
+        actor: &Actor,
+        providers: bool,
+    ) -> Result<janitor::Config> {
+        let zone = schedule::zone(&self.timezone).map_err(|error| place("janitor", error))?;
+        let line = |section, text: &str| Schedule::parse(text, zone).map_err(|error| place(section, error));
+        let policy = match (self.expired.policy, self.expired.accept_double_charge) {
+            (PolicyName::Release, accept_double_charge) => expired::Policy::Release { accept_double_charge },
+            (_, true) => {
+                return Err(CliError::usage(
+                    "[janitor.expired] accept_double_charge belongs to policy = \"release\" alone",
+                ));
+            }
+            (PolicyName::Report, false) => expired::Policy::Report,
+            (PolicyName::Fail, false) => expired::Policy::Fail,
+        };
+        policy.check(providers)?;
+        let reason = format!("policy {}", policy.as_str());
+        let mut request = expired::Request::new(policy, actor.clone().with_reason(reason));
+        request.older_than = self.expired.older_than.map_or(request.older_than, |span| span.0);
+        request.limit = self.expired.limit.unwrap_or(request.limit);
+        request.check().map_err(|error| place("janitor.expired", error))?;
+        let purge = self
+            .purge
+            .request(retention, actor.clone().with_reason("retention"));
+        purge.check().map_err(|error| place("janitor.purge", error))?;
+        let config = janitor::Config {
+            connection,
+            schema,
+            purge: Some(Plan {
+                schedule: line("janitor.purge", &self.purge.schedule)?,
+                request: purge,
+            }),
+            expired: Some(Plan {
+                schedule: line("janitor.expired", &self.expired.schedule)?,
+                request,
+            }),
+            jitter: self.jitter.map_or_else(Default::default, |span| span.0),
+        };
+        config.check()?;
+        Ok(config)
+    }
+}
+
+/// Says in which section of the file the error is.
+fn place(section: &str, error: idemctl::error::Error) -> CliError {
+    CliError::from(error).context(&format!("[{section}]"))
+}
