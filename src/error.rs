@@ -171,7 +171,7 @@ impl From<tokio_postgres::Error> for Error {
 }
 
 fn is_io(error: &tokio_postgres::Error) -> bool {
-    std::error::Error::source(error).is_some_and(|source| source.is::<std::io::Error>())
+    std::error::Error::source(error).is_some_and(<dyn std::error::Error + 'static>::is::<std::io::Error>)
 }
 
 /// An error of the driver with its causes: its own text is only "db error" or "error connecting to server".
