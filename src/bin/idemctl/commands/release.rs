@@ -79,26 +79,23 @@ pub(crate) async fn run(context: &Context, args: ReleaseArgs) -> Result<Exit> {
         dry_run: args.change.dry_run,
     };
     let mut candidates = Vec::new();
-    match ids {
-        Some(ids) => {
-            for id in ids {
-                match store.get(&connection, &id).await? {
-                    Some(record) => candidates.push(record),
-                    None => view.released.push(ReleasedView::not_found(&id)),
-                }
+    if let Some(ids) = ids {
+        for id in ids {
+            match store.get(&connection, &id).await? {
+                Some(record) => candidates.push(record),
+                None => view.released.push(ReleasedView::not_found(&id)),
             }
         }
-        None => {
-            let older_than = args.older_than.unwrap_or_default();
-            candidates = stuck::page(
-                &connection,
-                &store,
-                older_than,
-                args.only_client.as_deref(),
-                args.limit,
-            )
-            .await?;
-        }
+    } else {
+        let older_than = args.older_than.unwrap_or_default();
+        candidates = stuck::page(
+            &connection,
+            &store,
+            older_than,
+            args.only_client.as_deref(),
+            args.limit,
+        )
+        .await?;
     }
     let (ready, refused): (Vec<Record>, Vec<Record>) = candidates
         .into_iter()
