@@ -166,6 +166,27 @@ async fn a_miss_counts_only_when_the_lag_has_passed_since_the_last_attempt() {
 }
 
 #[tokio::test]
+async fn a_failed_attempt_says_nothing_of_a_later_one_that_may_still_be_invisible() {
+    let server = Server::start(vec![Reply::json(
+        200,
+        r#"{"data":[{"id":"p1","status":"failed"}]}"#,
+    )])
+    .await;
+    let adapter = adapter(&server, "");
+    let query = StatusQuery::new("order-1").attempted_at_age(Duration::from_secs(20));
+    let once = adapter.status(&query.clone().attempts(1)).await;
+    assert_eq!(once.verdict, Verdict::NotCharged);
+    let twice = adapter.status(&query.clone().attempts(2)).await;
+    assert!(
+        reason(&twice).contains("a later one may not be visible"),
+        "{twice:?}"
+    );
+    assert_eq!(twice.not_before, Some(Duration::from_secs(40)));
+    let later = query.attempted_at_age(Duration::from_mins(1)).attempts(2);
+    assert_eq!(adapter.status(&later).await.verdict, Verdict::NotCharged);
+}
+
+#[tokio::test]
 async fn what_is_no_answer_of_the_api_is_never_a_miss() {
     let html = |status| {
         Reply::Http(
