@@ -63,7 +63,7 @@ pub(crate) async fn start() -> Result<Server> {
     let mut options = Options::new(dir.join("pg"), binaries);
     options.throwaway = true;
     options.remove = Some(dir);
-    DATABASE.clone_into(&mut options.databases[0]);
+    options.databases.clear();
     options.settings = SETTINGS
         .iter()
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
@@ -78,8 +78,28 @@ pub(crate) async fn start() -> Result<Server> {
     Ok(server)
 }
 
+/// A database whose text is not in byte order, as most are: there no index serves a prefix.
+async fn create_database(server: &Server) -> Result<()> {
+    let admin = connect(&server.url("postgres")).await?;
+    let create = format!("create database {DATABASE} template template0 encoding 'UTF8'");
+    for locale in ["en_US.UTF-8", "C.UTF-8", "C"] {
+        let with_locale = format!("{create} lc_collate '{locale}' lc_ctype '{locale}'");
+        match admin.batch_execute(&with_locale).await {
+            Ok(()) => {
+                println!("  lc_collate = {locale}");
+                return Ok(());
+            }
+            // 42809: the machine does not have it.
+            Err(e) if e.code().is_some_and(|code| code.code() == "42809") => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Err("no locale of this machine will do".into())
+}
+
 /// Migrates, fills and analyses.
 pub(crate) async fn fill(server: &Server, rows: u32) -> Result<Bench> {
+    create_database(server).await?;
     let url = server.url(DATABASE);
     let settings = Settings::from_dsn(&url)?;
     migrate::run(&settings, None, &migrate::Options::default()).await?;

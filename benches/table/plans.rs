@@ -123,9 +123,12 @@ pub(crate) async fn run(bench: &Bench) -> Result<()> {
             Ok(page.await?.records.len())
         })
         .await?;
-        let statement = match case.order {
-            Order::Newest => "list_newest",
-            Order::Oldest => "list_oldest",
+        // As the store chooses.
+        let statement = match (case.filter.states.as_slice(), case.order) {
+            ([State::Expired], Order::Newest) => "list_expired_newest",
+            ([State::Expired], Order::Oldest) => "list_expired_oldest",
+            (_, Order::Newest) => "list_newest",
+            (_, Order::Oldest) => "list_oldest",
         };
         line(
             bench,
