@@ -130,7 +130,7 @@ pub(crate) async fn run(bench: &Bench) -> Result<()> {
         connections,
         next: 0,
     };
-    let (rounds, per_round) = if bench.is_trial() { (2, 64) } else { (15, 3_000) };
+    let (rounds, per_round) = if bench.is_trial() { (2, 64) } else { (11, 2_000) };
     let mut table = Table::new(
         "The hot path (medians of interleaved rounds; more is better)",
         [
