@@ -4,7 +4,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands;
 use crate::context::Context;
-use crate::exit::{Exit, Result};
+use crate::exit::{CliError, Exit, Result};
+use crate::lifecycle::Lifecycle;
 use crate::settings::{self, Settings};
 
 /// Idempotency keys in PostgreSQL: see what happened, and do what is safe
@@ -139,12 +140,20 @@ impl Cli {
         settings::apply_color(self.global.color);
         let settings = Settings::resolve(&self.global, settings::Environment::of_process())?;
         settings::start_logging(&self.global, matches!(self.command, Command::Janitor(_)));
+        let keys = matches!(
+            self.command,
+            Command::Inspect(_) | Command::List(_) | Command::Release(_)
+        );
+        if self.global.output == Format::Ids && !keys {
+            return Err(CliError::usage("`-o ids` is for keys, and this command shows something else")
+                .hint("use -o table, json, jsonl or csv"));
+        }
         let context = Context::new(settings);
         match self.command {
-            Command::Inspect(args) => commands::inspect::run(&context, args).await,
-            Command::List(args) => commands::list::run(&context, args).await,
+            Command::Inspect(args) => stoppable(&context, commands::inspect::run(&context, args)).await,
+            Command::List(args) => stoppable(&context, commands::list::run(&context, args)).await,
             Command::Release(args) => commands::release::run(&context, args).await,
-            Command::Provider(args) => commands::provider::run(&context, args).await,
+            Command::Provider(args) => stoppable(&context, commands::provider::run(&context, args)).await,
             Command::Purge(args) => commands::purge::run(&context, args).await,
             Command::Janitor(args) => commands::janitor::run(&context, &args, &self.global).await,
             Command::Migrate(args) => commands::migrate::run(&context, args).await,
@@ -152,4 +161,9 @@ impl Cli {
             Command::Config(args) => commands::config::run(&context, &args),
         }
     }
+}
+
+/// For commands that only read: a signal ends them, on the server too.
+async fn stoppable(context: &Context, work: impl Future<Output = Result<Exit>>) -> Result<Exit> {
+    Lifecycle::install_short()?.unless_stopped(context, work).await
 }

@@ -100,12 +100,18 @@ impl CliError {
         if self.exit == Exit::Done {
             return Exit::Done;
         }
-        anstream::eprintln!("error: {}", crate::render::printable_lines(&self.message));
+        say(&format!("error: {}", crate::render::printable_lines(&self.message)));
         if let Some(hint) = &self.hint {
-            anstream::eprintln!("hint: {}", crate::render::printable_lines(hint));
+            say(&format!("hint: {}", crate::render::printable_lines(hint)));
         }
         self.exit
     }
+}
+
+/// Writes a line to stderr. Where that is closed or full nobody can be told, and the exit code still speaks.
+pub(crate) fn say(line: &str) {
+    use std::io::Write;
+    let _nobody_listens = writeln!(anstream::stderr().lock(), "{line}");
 }
 
 impl From<Error> for CliError {
@@ -118,11 +124,16 @@ impl From<Error> for CliError {
                 cli.hint("`idemctl config` shows which database is meant and where each setting came from")
             }
             Exit::Other if error.sqlstate() == Some("42501") => cli
-                .hint("the database user lacks a privilege; connect as one that has it, or have it granted"),
+                .hint(PRIVILEGES),
             _ => cli,
         }
     }
 }
+
+/// PostgreSQL names the table but not the privilege.
+const PRIVILEGES: &str = "reading needs USAGE on the schema and SELECT on idempotency and idempotency_event; release and \
+                          purge also UPDATE and DELETE on idempotency and INSERT on idempotency_event; migrate needs \
+                          the owner. Have it granted, or connect as another user";
 
 fn exit_of(error: &Error) -> Exit {
     match error {

@@ -11,6 +11,7 @@ use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook_tokio::SignalsInfo;
 use tokio::sync::mpsc;
 
+use crate::context::Context;
 use crate::exit::{CliError, Exit, Result};
 
 /// What the process was asked to do.
@@ -31,6 +32,32 @@ const AT_ONCE: u8 = 3;
 impl Lifecycle {
     /// Takes the signals over. `daemon`: SIGHUP reloads; otherwise it ends the process as usual.
     pub(crate) fn install(daemon: bool) -> Result<Self> {
+        Self::take_over(daemon, false)
+    }
+
+    /// For a command that somebody waits for: a second signal ends it on the spot, for instance while a pager
+    /// that nobody scrolls keeps it from writing.
+    pub(crate) fn install_short() -> Result<Self> {
+        Self::take_over(false, true)
+    }
+
+    /// Work that a signal ends: the statement under way is stopped on the server too.
+    pub(crate) async fn unless_stopped<T>(
+        &self,
+        context: &Context,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        tokio::select! {
+            biased;
+            () = self.stop.soft() => {
+                context.cancel().await;
+                Err(CliError::new(Exit::Interrupted, "interrupted"))
+            }
+            result = work => result,
+        }
+    }
+
+    fn take_over(daemon: bool, second_ends: bool) -> Result<Self> {
         let failed =
             |error: std::io::Error| CliError::new(Exit::Other, format!("couldn't handle signals: {error}"));
         // For a shutdown that hangs: 130 is "interrupted" in our table of exit codes.
@@ -63,6 +90,7 @@ impl Lifecycle {
                         tracing::info!(signal, ?sender, "stopping after what is under way");
                         let asked = if signal == SIGINT { INTERRUPT } else { TERMINATE };
                         told.store(asked, Ordering::SeqCst);
+                        armed.store(second_ends, Ordering::SeqCst);
                         stopper.soft();
                     }
                     signal => {

@@ -18,6 +18,8 @@ pub(crate) use file::Config;
 pub(crate) struct Settings {
     pub(crate) schema: Option<String>,
     pub(crate) output: Format,
+    /// No notes on stderr.
+    pub(crate) quiet: bool,
     pub(crate) config: Config,
     /// Every value with where it came from, secrets redacted: what `idemctl config` prints.
     pub(crate) effective: Vec<Effective>,
@@ -141,6 +143,7 @@ impl Settings {
         Ok(Self {
             schema,
             output,
+            quiet: args.quiet,
             config,
             effective,
             database_url,

@@ -65,9 +65,8 @@ pub(crate) async fn run(context: &Context, args: InspectArgs) -> Result<Exit> {
 async fn show(context: &Context, args: &InspectArgs, report: inspect::Report) -> Result<Exit> {
     let answer = match args.provider {
         true => Some(context.ask_about(&report.record).await?.ok_or_else(|| {
-            CliError::usage(
-                "nobody can be asked: the row names no provider, and not exactly one is configured",
-            )
+            CliError::usage("nobody can be asked: no provider is configured")
+                .hint("add [providers.NAME] to the configuration file (see the README)")
         })?),
         false => None,
     };

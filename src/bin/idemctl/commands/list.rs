@@ -106,7 +106,10 @@ pub(crate) async fn run(context: &Context, args: ListArgs) -> Result<Exit> {
     }
     list.end()?;
     if let Some(cursor) = cursor {
-        anstream::eprintln!("note: there are more; go on with --cursor {}", cursor.to_text());
+        context.printer.note(&format!(
+            "there are more; go on with --cursor {}, or see all with --all",
+            cursor.to_text()
+        ));
     }
     Ok(Exit::Done)
 }

@@ -82,9 +82,9 @@ fn list(context: &Context) -> Result<Exit> {
     list.page(&views)?;
     list.end()?;
     if views.is_empty() {
-        anstream::eprintln!(
-            "note: no provider is configured; add [providers.NAME] to the configuration file"
-        );
+        context
+            .printer
+            .note("no provider is configured; add [providers.NAME] to the configuration file");
     }
     Ok(Exit::Done)
 }

@@ -177,6 +177,10 @@ impl Document for InspectView {
         }
         Ok(())
     }
+
+    fn ids(&self) -> Option<Vec<(&str, &str)>> {
+        Some(vec![(&self.key.client_id, &self.key.key)])
+    }
 }
 
 impl InspectView {
