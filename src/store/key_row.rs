@@ -148,8 +148,14 @@ pub(crate) fn record(row: &Row) -> Result<Record> {
 fn cell<'a, T: FromSql<'a>>(row: &'a Row, id: Option<&KeyId>, column: &str) -> Result<T> {
     row.try_get(column).map_err(|error| Error::Inconsistent {
         what: match id {
-            Some(id) => format!("the row {id} holds something unreadable in the column {column}: {}", chain(&error)),
-            None => format!("a row holds something unreadable in the column {column}: {}", chain(&error)),
+            Some(id) => format!(
+                "the row {id} holds something unreadable in the column {column}: {}",
+                chain(&error)
+            ),
+            None => format!(
+                "a row holds something unreadable in the column {column}: {}",
+                chain(&error)
+            ),
         },
     })
 }

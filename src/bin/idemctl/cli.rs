@@ -145,8 +145,10 @@ impl Cli {
             Command::Inspect(_) | Command::List(_) | Command::Release(_)
         );
         if self.global.output == Format::Ids && !keys {
-            return Err(CliError::usage("`-o ids` is for keys, and this command shows something else")
-                .hint("use -o table, json, jsonl or csv"));
+            return Err(
+                CliError::usage("`-o ids` is for keys, and this command shows something else")
+                    .hint("use -o table, json, jsonl or csv"),
+            );
         }
         let context = Context::new(settings);
         match self.command {

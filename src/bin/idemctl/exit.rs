@@ -100,7 +100,10 @@ impl CliError {
         if self.exit == Exit::Done {
             return Exit::Done;
         }
-        say(&format!("error: {}", crate::render::printable_lines(&self.message)));
+        say(&format!(
+            "error: {}",
+            crate::render::printable_lines(&self.message)
+        ));
         if let Some(hint) = &self.hint {
             say(&format!("hint: {}", crate::render::printable_lines(hint)));
         }
@@ -123,8 +126,7 @@ impl From<Error> for CliError {
             Exit::Database => {
                 cli.hint("`idemctl config` shows which database is meant and where each setting came from")
             }
-            Exit::Other if error.sqlstate() == Some("42501") => cli
-                .hint(PRIVILEGES),
+            Exit::Other if error.sqlstate() == Some("42501") => cli.hint(PRIVILEGES),
             _ => cli,
         }
     }

@@ -33,7 +33,11 @@ fn main() -> ExitCode {
 
 /// Help and version on stdout, mistakes on stderr.
 fn usage(error: &clap::Error) -> Exit {
-    let exit = if error.use_stderr() { Exit::Usage } else { Exit::Done };
+    let exit = if error.use_stderr() {
+        Exit::Usage
+    } else {
+        Exit::Done
+    };
     match error.print() {
         Err(error) if exit == Exit::Done => exit::CliError::from(error).report(),
         // That stderr cannot be written to does not change what was wrong.
@@ -50,7 +54,9 @@ fn start(cli: cli::Cli) -> Exit {
     {
         Ok(runtime) => runtime,
         Err(error) => {
-            exit::say(&format!("error: couldn't start the asynchronous runtime: {error}"));
+            exit::say(&format!(
+                "error: couldn't start the asynchronous runtime: {error}"
+            ));
             return Exit::Other;
         }
     };

@@ -149,7 +149,14 @@ async fn candidates(
         }
     } else {
         let older_than = args.older_than.unwrap_or_default();
-        found = stuck::page(connection, store, older_than, args.only_client.as_deref(), args.limit).await?;
+        found = stuck::page(
+            connection,
+            store,
+            older_than,
+            args.only_client.as_deref(),
+            args.limit,
+        )
+        .await?;
         if found.len() == args.limit as usize {
             context.printer.note(&format!(
                 "no more than {} keys at once (--limit); there may be more that are expired",

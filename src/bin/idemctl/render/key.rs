@@ -167,7 +167,8 @@ impl Item for KeyView {
         ]
     }
 
-    const DISPENSABLE: &'static [&'static str] = &["owner", "code", "operation", "provider", "attempt", "age"];
+    const DISPENSABLE: &'static [&'static str] =
+        &["owner", "code", "operation", "provider", "attempt", "age"];
 
     fn id(&self) -> Option<(&str, &str)> {
         Some((&self.client_id, &self.key))

@@ -147,14 +147,24 @@ impl Document for ReleaseView {
     /// Those that were released, or would be.
     fn ids(&self) -> Option<Vec<(&str, &str)>> {
         let done = self.released.iter().filter(|item| item.exit == Exit::Done);
-        Some(done.map(|item| (item.client_id.as_str(), item.key.as_str())).collect())
+        Some(
+            done.map(|item| (item.client_id.as_str(), item.key.as_str()))
+                .collect(),
+        )
     }
 
     fn csv(&self) -> Option<Vec<Vec<String>>> {
-        let head = ["client_id", "key", "result", "reason"].map(str::to_owned).to_vec();
+        let head = ["client_id", "key", "result", "reason"]
+            .map(str::to_owned)
+            .to_vec();
         let rows = self.released.iter().map(|item| {
             let reason = item.reason.clone().unwrap_or_default();
-            vec![item.client_id.clone(), item.key.clone(), item.result.to_owned(), reason]
+            vec![
+                item.client_id.clone(),
+                item.key.clone(),
+                item.result.to_owned(),
+                reason,
+            ]
         });
         Some(std::iter::once(head).chain(rows).collect())
     }
