@@ -14,5 +14,3 @@ mod readme;
 mod release;
 mod server_trouble;
 mod signals;
-
-pub(crate) use fixture::{Cli, cli, redactor};

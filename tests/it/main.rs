@@ -21,3 +21,4 @@ mod provider_http;
 mod provider_key;
 mod purge;
 mod support;
+mod tidy;

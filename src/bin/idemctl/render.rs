@@ -43,6 +43,13 @@ pub(crate) trait Item: Serialize {
     fn id(&self) -> Option<(&str, &str)>;
     /// Columns that a narrow terminal does without, the first of these first.
     const DISPENSABLE: &'static [&'static str] = &[];
+
+    /// Head of `-o csv`, which is for programs: exact times and numbers where the table has "2h ago".
+    const CSV_COLUMNS: &'static [&'static str] = Self::COLUMNS;
+    /// One row of it.
+    fn csv(&self) -> Vec<String> {
+        self.cells()
+    }
 }
 
 /// Writes in the format that was asked for.
@@ -168,15 +175,10 @@ impl List {
             Format::Csv => {
                 let mut csv = csv::Writer::from_writer(&mut self.out);
                 if self.written == 0 {
-                    csv.write_record(
-                        I::COLUMNS
-                            .iter()
-                            .map(|name| name.to_lowercase().replace(' ', "_")),
-                    )
-                    .map_err(io_of)?;
+                    csv.write_record(I::CSV_COLUMNS).map_err(io_of)?;
                 }
                 for item in items {
-                    csv.write_record(item.cells().iter().map(|cell| formula_safe(cell)))
+                    csv.write_record(item.csv().iter().map(|cell| formula_safe(cell)))
                         .map_err(io_of)?;
                 }
                 csv.flush()?;

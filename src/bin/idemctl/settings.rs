@@ -142,11 +142,22 @@ impl Settings {
     pub(crate) fn explain(&self) -> Result<Vec<Effective>> {
         let connection = self.connection()?;
         let mut effective = self.own_values();
-        effective.extend(connection.entries().iter().map(|entry| Effective {
-            name: entry.name.to_owned(),
-            value: entry.value.clone(),
-            source: entry.source.to_string(),
-        }));
+        for entry in connection.entries() {
+            let (value, source) = (entry.value.clone(), entry.source.to_string());
+            if entry.name != "connect_timeout" {
+                let name = entry.name.to_owned();
+                effective.push(Effective { name, value, source });
+                continue;
+            }
+            // One value with two names: ours, unless only libpq's was given.
+            let ours = effective
+                .iter_mut()
+                .find(|ours| ours.name == "database.connect_timeout");
+            if let (None, Some(ours)) = (self.connect_timeout, ours) {
+                ours.value = show_duration(connection.timeouts.connect);
+                ours.source = source;
+            }
+        }
         Ok(effective)
     }
 

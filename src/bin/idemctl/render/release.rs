@@ -122,6 +122,14 @@ impl ReleaseView {
 
 impl Document for ReleaseView {
     fn text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let width = |name: fn(&ReleasedView) -> &str| {
+            let names = self
+                .released
+                .iter()
+                .map(|item| printable(name(item)).chars().count());
+            names.max().unwrap_or(0)
+        };
+        let (clients, keys) = (width(|item| &item.client_id), width(|item| &item.key));
         for item in &self.released {
             let verb = match (item.result, self.dry_run) {
                 ("released", true) => "would be released",
@@ -136,7 +144,7 @@ impl Document for ReleaseView {
                 .unwrap_or_default();
             writeln!(
                 out,
-                "{} {}  {verb}{}",
+                "{:clients$} {:keys$}  {verb}{}",
                 printable(&item.client_id),
                 printable(&item.key),
                 printable(&reason)

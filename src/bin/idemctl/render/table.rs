@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use super::Item;
 
 /// Blanks between two columns.
-const GAP: usize = 1;
+const GAP: usize = 2;
 
 /// The columns there is room for on this terminal; all of them where stdout is none.
 pub(super) fn fitting<I: Item>(cells: &[Vec<String>]) -> Vec<usize> {
