@@ -8,6 +8,13 @@ use crate::exit::{CliError, Exit, Result};
 use crate::lifecycle::Lifecycle;
 use crate::settings::{self, Settings};
 
+/// Below the help; short for the README's table.
+const EXIT_CODES: &str = "\
+Exit codes:
+  0 done   1 any other error   2 usage or configuration   3 not found   4 refused as unsafe, or answered \"no\"
+  5 lost a race   6 partly done   7 database unreachable or timed out   8 provider unreachable, or unknown
+  9 schema not as expected (run `idemctl migrate`)   70 a bug   130 interrupted";
+
 /// Idempotency keys in PostgreSQL: see what happened, and do what is safe
 #[derive(Debug, Parser)]
 #[command(
@@ -15,7 +22,8 @@ use crate::settings::{self, Settings};
     version,
     max_term_width = 100,
     propagate_version = true,
-    arg_required_else_help = true
+    arg_required_else_help = true,
+    after_help = EXIT_CODES
 )]
 pub(crate) struct Cli {
     #[command(flatten)]

@@ -43,7 +43,11 @@ impl Context {
 
     /// Asks the server to stop the statement under way, so that it does not work on for nobody.
     pub(crate) async fn cancel(&self) {
-        let canceller = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let canceller = self
+            .running
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         if let Some(canceller) = canceller
             && let Err(error) = canceller.cancel().await
         {

@@ -95,6 +95,11 @@ impl CliError {
         &self.message
     }
 
+    /// What to do next, where that is known.
+    pub(crate) fn hint_text(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
     /// Says it on stderr. A reader that went away (closed pipe) is not an error worth a word.
     pub(crate) fn report(&self) -> Exit {
         if self.exit == Exit::Done {
@@ -127,6 +132,13 @@ impl From<Error> for CliError {
                 cli.hint("`idemctl config` shows which database is meant and where each setting came from")
             }
             Exit::Other if error.sqlstate() == Some("42501") => cli.hint(PRIVILEGES),
+            Exit::Other if matches!(error.sqlstate(), Some("22021" | "22P05")) => cli.hint(
+                "a row holds bytes that are no text in this connection's encoding; psql with \
+                 PGCLIENTENCODING=SQL_ASCII shows and mends it",
+            ),
+            Exit::Other if error.sqlstate().is_some() => {
+                cli.hint("the server refused the statement; its log has the details")
+            }
             _ => cli,
         }
     }

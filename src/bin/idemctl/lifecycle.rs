@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use idemctl::stop::{self, Stop};
@@ -47,14 +48,24 @@ impl Lifecycle {
         context: &Context,
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
+        tokio::pin!(work);
         tokio::select! {
             biased;
-            () = self.stop.soft() => {
-                context.cancel().await;
-                Err(CliError::new(Exit::Interrupted, "interrupted"))
-            }
-            result = work => result,
+            () = self.stop.soft() => {}
+            result = &mut work => return result,
         }
+        // A request that arrives between two messages of the same statement has no effect, so it is repeated
+        // until the work has ended.
+        for patience in [50, 200, 500].map(Duration::from_millis) {
+            context.cancel().await;
+            if let Ok(result) = tokio::time::timeout(patience, &mut work).await {
+                result
+                    .inspect_err(|error| tracing::debug!("ended with: {}", error.message()))
+                    .ok();
+                break;
+            }
+        }
+        Err(CliError::new(Exit::Interrupted, "interrupted"))
     }
 
     fn take_over(daemon: bool, second_ends: bool) -> Result<Self> {

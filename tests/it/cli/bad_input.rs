@@ -27,7 +27,7 @@ async fn usage_errors() {
         ),
         (
             &["release", "shop-1", "order-1", "--older-than", "1h", "--yes"],
-            "--expired",
+            "cannot be used with",
         ),
         (
             &["release", "shop-1", "order-1", "--accept-double-charge", "--yes"],
@@ -74,7 +74,7 @@ async fn usage_errors() {
 #[tokio::test(flavor = "multi_thread")]
 async fn places_that_are_none() {
     for (url, word) in [
-        ("http://host/db", "http"),
+        ("http://host/db", "postgres://"),
         ("postgres://host:port/db", "port"),
         ("postgres://u@host/db?sslmode=sometimes", "sslmode"),
         ("postgres://u@host/db?nonsense=1", "nonsense"),

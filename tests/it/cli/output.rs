@@ -96,7 +96,7 @@ async fn columns_go_before_lines_wrap() {
         (60, "CLIENT_ID KEY STATE AGE LEASE"),
         (50, "CLIENT_ID KEY STATE LEASE"),
     ] {
-        let line = format!("stty cols {columns}; exec \"$0\" list");
+        let line = format!("stty cols {columns} rows 24; exec \"$0\" list");
         let run = Run::new("/bin/sh", &["-c", &line, env!("CARGO_BIN_EXE_idemctl")])
             .on(&cli.db.url)
             .pty();

@@ -37,9 +37,21 @@ async fn a_long_statement_is_stopped_on_the_server() {
         } else {
             spawned.signal(signal);
         }
-        let output = calm(spawned.wait().await);
+        let output = spawned.wait().await;
         assert_eq!(output.code, 130, "{}", output.transcript());
-        until("the server has stopped", async || cli.number(running).await == 0).await;
+        assert!(
+            output.transcript().contains("error: interrupted"),
+            "{}",
+            output.transcript()
+        );
+        until(
+            &format!(
+                "the server has stopped ({signal}, {pty}, {})",
+                output.transcript()
+            ),
+            async || cli.number(running).await == 0,
+        )
+        .await;
     }
 }
 

@@ -39,14 +39,19 @@ pub(crate) struct ReleaseArgs {
     /// Every expired key that the filters leave, oldest lease end first
     #[arg(long)]
     expired: bool,
-    /// Only leases that ended longer ago than this
-    #[arg(long, value_name = "DURATION", requires = "expired", value_parser = settings::duration)]
+    /// Only leases that ended longer ago than this, such as 30m, 24h or 7d
+    #[arg(long, value_name = "DURATION", requires = "expired", conflicts_with = "client_or_dash", value_parser = settings::duration)]
     older_than: Option<Duration>,
     /// Only keys of this client
-    #[arg(long = "client", value_name = "CLIENT", requires = "expired")]
+    #[arg(
+        long = "client",
+        value_name = "CLIENT",
+        requires = "expired",
+        conflicts_with = "client_or_dash"
+    )]
     only_client: Option<String>,
-    /// Most keys
-    #[arg(long, value_name = "N", requires = "expired", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    /// Release at most this many keys
+    #[arg(long, value_name = "N", requires = "expired", conflicts_with = "client_or_dash", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: u32,
     /// Keep the row as a final stored error instead
     #[arg(long = "as", value_name = "WHAT", value_enum)]
@@ -111,11 +116,7 @@ pub(crate) async fn run(context: &Context, args: ReleaseArgs) -> Result<Exit> {
             "interrupted; what was released is listed, the rest was not touched",
         ));
     }
-    let exit = view.exit(bulk);
-    match view.complaint() {
-        Some(complaint) => Err(CliError::new(exit, complaint)),
-        None => Ok(exit),
-    }
+    view.complaint(bulk).map_or(Ok(Exit::Done), Err)
 }
 
 impl ReleaseArgs {
@@ -283,10 +284,7 @@ impl Change<'_> {
             };
             let item = match release::run(connection, store, &request).await {
                 Ok(outcome) => ReleasedView::of(&record.id, outcome),
-                Err(error) => {
-                    let error = CliError::from(error);
-                    ReleasedView::error(&record.id, error.exit(), error.message())
-                }
+                Err(error) => ReleasedView::error(&record.id, &CliError::from(error)),
             };
             view.released.push(item);
         }

@@ -7,7 +7,7 @@ use idemctl::ops::release::Outcome;
 use serde::Serialize;
 
 use super::{Document, printable};
-use crate::exit::Exit;
+use crate::exit::{CliError, Exit};
 
 /// `release -o json` of the contract.
 #[derive(Debug, Serialize)]
@@ -25,6 +25,8 @@ pub(crate) struct ReleasedView {
     reason: Option<String>,
     #[serde(skip)]
     exit: Exit,
+    #[serde(skip)]
+    hint: Option<String>,
 }
 
 impl ReleasedView {
@@ -42,8 +44,10 @@ impl ReleasedView {
     }
 
     /// Left alone because of an error, which is told.
-    pub(crate) fn error(id: &KeyId, exit: Exit, reason: impl Into<String>) -> Self {
-        Self::new(id, "refused", exit, Some(reason.into()))
+    pub(crate) fn error(id: &KeyId, error: &CliError) -> Self {
+        let item = Self::new(id, "refused", error.exit(), Some(error.message().to_owned()));
+        let hint = error.hint_text().map(str::to_owned);
+        Self { hint, ..item }
     }
 
     pub(crate) fn of(id: &KeyId, outcome: Outcome) -> Self {
@@ -76,13 +80,14 @@ impl ReleasedView {
             result,
             reason,
             exit,
+            hint: None,
         }
     }
 }
 
 impl ReleaseView {
     /// One key: its own code. Several: 0, or 6 as soon as one of them failed.
-    pub(crate) fn exit(&self, bulk: bool) -> Exit {
+    fn exit(&self, bulk: bool) -> Exit {
         let worst = self
             .released
             .iter()
@@ -96,7 +101,16 @@ impl ReleaseView {
     }
 
     /// What stderr says about a code that is not 0.
-    pub(crate) fn complaint(&self) -> Option<String> {
+    pub(crate) fn complaint(&self, bulk: bool) -> Option<CliError> {
+        let error = CliError::new(self.exit(bulk), self.complaint_text()?);
+        let hint = self.released.iter().find_map(|item| item.hint.as_deref());
+        Some(match hint {
+            Some(hint) => error.hint(hint),
+            None => error,
+        })
+    }
+
+    fn complaint_text(&self) -> Option<String> {
         let bad: Vec<_> = self
             .released
             .iter()
