@@ -161,17 +161,16 @@ impl From<tokio_postgres::Error> for Error {
             Some("42P01" | "42703" | "3F000") => Self::Schema {
                 what: describe(&error),
             },
-            Some(_) => Self::Database(error),
             None if error.is_closed() || is_io(&error) => Self::Unreachable {
                 what: describe(&error),
             },
-            None => Self::Database(error),
+            _ => Self::Database(error),
         }
     }
 }
 
 fn is_io(error: &tokio_postgres::Error) -> bool {
-    std::error::Error::source(error).is_some_and(|source| source.is::<std::io::Error>())
+    std::error::Error::source(error).is_some_and(<dyn std::error::Error + 'static>::is::<std::io::Error>)
 }
 
 /// An error of the driver with its causes: its own text is only "db error" or "error connecting to server".

@@ -1,4 +1,31 @@
-//! Idempotency keys in PostgreSQL.
+//! Idempotency keys in PostgreSQL: the protocol that claims a key before money moves, and the operations on the
+//! table that it leaves behind.
+//!
+//! A service uses [`protocol`]: [`protocol::Idempotency::reserve`] before the work, [`protocol::Lease::complete`]
+//! after it. Everything else serves the people who operate the table (feature `operate`) and the binary `idemctl`
+//! (feature `cli`, a crate of its own under `src/bin/idemctl/`).
+//!
+//! # Where things are
+//!
+//! | module | what | may name |
+//! | --- | --- | --- |
+//! | [`key`], [`record`], [`response`], [`time`], [`duration`], [`error`] | the nouns, with their rules | each other |
+//! | [`fingerprint`], [`provider_key`] | pure functions of a request | the nouns |
+//! | [`store`] | all SQL, beside its binds and the reading of its rows | the nouns |
+//! | [`protocol`] | reserve, complete, renew, abandon, outcome unknown | `store` |
+//! | `connect` | connections as libpq makes them, with deadlines | `store` (its executor) |
+//! | `provider` | asking payment providers | the nouns |
+//! | `ops` | one file per operator's verb: request in, report out | `store`, `connect` |
+//! | `janitor` | schedules and the daemon's loop over `ops` | `ops`, `connect` |
+//! | `dev` | a private PostgreSQL for trials and tests | `connect` |
+//!
+//! # What is never done
+//!
+//! - No module but `store` writes SQL; `ops` and `janitor` have none.
+//! - The process's clock decides nothing about rows: the database's does, in SQL.
+//! - Every statement that writes repeats its condition and its token, and its row count is looked at.
+//! - The library prints nothing, asks nobody, reads no environment variable, installs no signal handler.
+//! - No expected outcome is an error, and no unknown one is made to look known.
 
 pub mod duration;
 pub mod error;
@@ -24,3 +51,8 @@ pub mod ops;
 pub mod provider;
 #[cfg(feature = "operate")]
 pub mod stop;
+
+/// The README's code is compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -77,7 +77,7 @@ impl Cursor {
             reason: "is not one that `list` printed; leave it out to start at the beginning".to_owned(),
         };
         let digits = text.as_bytes();
-        if digits.len() % 2 != 0 || !text.is_ascii() {
+        if !digits.len().is_multiple_of(2) || !text.is_ascii() {
             return Err(wrong());
         }
         let bytes: Vec<u8> = (0..digits.len() / 2)

@@ -137,7 +137,7 @@ pub async fn status(executor: &impl Executor, schema: Option<&str>) -> Result<St
 
 /// What [`run`] would do; changes nothing.
 ///
-/// Returns [`crate::Error::Migration`] when it would be refused, as [`run`] does.
+/// Returns [`crate::error::Error::Migration`] when it would be refused, as [`run`] does.
 pub async fn plan(executor: &impl Executor, schema: Option<&str>) -> Result<Plan> {
     let situation = Situation::look(executor, schema).await?;
     situation.refuse()?;

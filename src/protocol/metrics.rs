@@ -2,9 +2,9 @@
 //!
 //! | name | kind | labels |
 //! | --- | --- | --- |
-//! | `idemctl_reserve_total` | counter | `outcome`: acquired, taken_over, replay, in_progress, mismatch, expired, error |
+//! | `idemctl_reserve_total` | counter | `outcome`: acquired, `taken_over`, replay, `in_progress`, mismatch, expired, error |
 //! | `idemctl_reserve_seconds` | histogram | `outcome` |
-//! | `idemctl_settle_total` | counter | `action`: complete, renew, abandon, outcome_unknown; `outcome`: done, lost, error |
+//! | `idemctl_settle_total` | counter | `action`: complete, renew, abandon, `outcome_unknown`; `outcome`: done, lost, error |
 //!
 //! The share of losers (M17) is `in_progress / all` of `idemctl_reserve_total`.
 

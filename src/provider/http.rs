@@ -167,6 +167,7 @@ impl HttpProvider {
         let scalar = |pointer: &Option<Pointer>| pointer.as_ref()?.find(&payment)?.scalar_text();
         let raw_status = status.find(&payment).and_then(Value::scalar_text);
         let mut answer = match raw_status.as_ref().map(|raw| (raw, verdicts.get(raw))) {
+            Some((_, Some(Verdict::NotCharged))) => self.not_charged(query, evidence),
             Some((_, Some(verdict))) => ProviderStatus::new(&self.name, &query.order_id, *verdict, evidence),
             Some((raw, None)) => {
                 let reason = format!(
@@ -187,6 +188,26 @@ impl HttpProvider {
         answer.raw_status = raw_status;
         answer.payment = Some(Payment(payment));
         answer
+    }
+
+    /// The payment that was found failed; but where there were several attempts, a later one may not be visible
+    /// yet.
+    fn not_charged(&self, query: &StatusQuery, evidence: String) -> ProviderStatus {
+        let LookUp::Exact { lag } = self.facts.look_up else {
+            return self.unknown(query, evidence, "the look-up is not exact".to_owned().into());
+        };
+        let age = query.attempted_at_age.unwrap_or_default();
+        if query.attempts.is_some_and(|attempts| attempts > 1) && age < lag {
+            let trouble = Trouble {
+                reason: format!(
+                    "one attempt failed, and a later one may not be visible until {} after it",
+                    crate::duration::format(lag)
+                ),
+                not_before: Some(lag.saturating_sub(age)),
+            };
+            return self.unknown(query, evidence, trouble);
+        }
+        ProviderStatus::new(&self.name, &query.order_id, Verdict::NotCharged, evidence)
     }
 
     fn unknown(&self, query: &StatusQuery, evidence: String, trouble: Trouble) -> ProviderStatus {

@@ -98,10 +98,8 @@ impl Running {
                 }
             }
         };
-        match tokio::time::timeout(Duration::from_secs(40), search).await {
-            Ok(event) => event,
-            Err(_) => panic!("no {part:?} among {:?}", self.seen.lock().unwrap()),
-        }
+        let found = tokio::time::timeout(Duration::from_secs(40), search).await;
+        found.unwrap_or_else(|_| panic!("no {part:?} among {:?}", self.seen.lock().unwrap()))
     }
 
     fn count(&self, part: &str) -> usize {

@@ -166,6 +166,27 @@ async fn a_miss_counts_only_when_the_lag_has_passed_since_the_last_attempt() {
 }
 
 #[tokio::test]
+async fn a_failed_attempt_says_nothing_of_a_later_one_that_may_still_be_invisible() {
+    let server = Server::start(vec![Reply::json(
+        200,
+        r#"{"data":[{"id":"p1","status":"failed"}]}"#,
+    )])
+    .await;
+    let adapter = adapter(&server, "");
+    let query = StatusQuery::new("order-1").attempted_at_age(Duration::from_secs(20));
+    let once = adapter.status(&query.clone().attempts(1)).await;
+    assert_eq!(once.verdict, Verdict::NotCharged);
+    let twice = adapter.status(&query.clone().attempts(2)).await;
+    assert!(
+        reason(&twice).contains("a later one may not be visible"),
+        "{twice:?}"
+    );
+    assert_eq!(twice.not_before, Some(Duration::from_secs(40)));
+    let later = query.attempted_at_age(Duration::from_mins(1)).attempts(2);
+    assert_eq!(adapter.status(&later).await.verdict, Verdict::NotCharged);
+}
+
+#[tokio::test]
 async fn what_is_no_answer_of_the_api_is_never_a_miss() {
     let html = |status| {
         Reply::Http(
@@ -305,10 +326,10 @@ async fn slow_answers_count_and_hanging_ones_end() {
     let slow = Reply::Slow(Duration::from_millis(300), Box::new(charged()));
     assert_eq!(one(slow, "").await.verdict, Verdict::Charged);
     let head_only = b"HTTP/1.1 200 OK\r\ncontent-length: 30\r\n\r\n{\"data\":".to_vec();
-    let trickle = Reply::Slow(Duration::from_millis(10), Box::new(Reply::Raw(head_only)));
     for (reply, expected) in [
         (Reply::Hang, "no answer within 400ms"),
-        (trickle, "cannot be reached"),
+        (Reply::Stall(b"HTTP/1.1 2".to_vec()), "no answer within 400ms"),
+        (Reply::Stall(head_only), "no answer within 400ms"),
     ] {
         let begun = Instant::now();
         let status = one(reply, "timeout = \"400ms\"").await;

@@ -35,7 +35,7 @@ pub(crate) struct Cli {
 /// Options of every command.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct GlobalArgs {
-    /// libpq URI or key=value; else PGHOST, PGUSER ... as libpq reads them [env: IDEMCTL_DATABASE_URL, DATABASE_URL]
+    /// libpq URI or key=value; else PGHOST, PGUSER ... as libpq reads them [env: `IDEMCTL_DATABASE_URL`, `DATABASE_URL`]
     #[arg(
         long,
         short = 'd',
@@ -44,7 +44,7 @@ pub(crate) struct GlobalArgs {
         help_heading = "Connection options"
     )]
     pub(crate) database_url: Option<String>,
-    /// Configuration file [env: IDEMCTL_CONFIG] [default: $XDG_CONFIG_HOME/idemctl/config.toml, else /etc/idemctl/config.toml]
+    /// Configuration file [env: `IDEMCTL_CONFIG`] [default: $`XDG_CONFIG_HOME/idemctl/config.toml`, else /etc/idemctl/config.toml]
     #[arg(
         long,
         short = 'c',
@@ -53,7 +53,7 @@ pub(crate) struct GlobalArgs {
         help_heading = "Connection options"
     )]
     pub(crate) config: Option<std::path::PathBuf>,
-    /// Schema of the table [default: first of search_path that has it, else public]
+    /// Schema of the table [default: first of `search_path` that has it, else public]
     #[arg(long, global = true, value_name = "NAME", help_heading = "Connection options")]
     pub(crate) schema: Option<String>,
     /// Whole time for getting a connection [default: 10s]

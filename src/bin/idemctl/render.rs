@@ -66,19 +66,19 @@ impl Printer {
     }
 
     /// Something worth knowing that is no error, on stderr.
-    pub(crate) fn note(&self, text: &str) {
+    pub(crate) fn note(self, text: &str) {
         if !self.quiet {
             crate::exit::say(&format!("note: {}", printable_lines(text)));
         }
     }
 
     /// The format, for what only one of them needs.
-    pub(crate) fn format(&self) -> Format {
+    pub(crate) fn format(self) -> Format {
         self.format
     }
 
     /// One document.
-    pub(crate) fn document(&self, view: &impl Document) -> Result<()> {
+    pub(crate) fn document(self, view: &impl Document) -> Result<()> {
         let mut out = stdout(self.format);
         match self.format {
             Format::Table => view.text(&mut out)?,
@@ -105,9 +105,9 @@ impl Printer {
     }
 
     /// Starts a list whose items come page by page, so that memory does not grow with the list.
-    pub(crate) fn list(&self) -> List {
+    pub(crate) fn list(self) -> List {
         List {
-            printer: *self,
+            printer: self,
             out: stdout(self.format),
             written: 0,
             columns: None,
@@ -115,7 +115,7 @@ impl Printer {
     }
 
     /// One line of `-o ids`.
-    fn id(&self, out: &mut dyn Write, client_id: &str, key: &str) -> io::Result<()> {
+    fn id(self, out: &mut dyn Write, client_id: &str, key: &str) -> io::Result<()> {
         if client_id.contains(['\t', '\n', '\r']) || key.contains(['\t', '\n', '\r']) {
             self.note(&format!(
                 "{} {} left out: it holds a tab or a line break",
@@ -126,14 +126,14 @@ impl Printer {
         }
         writeln!(out, "{client_id}\t{key}")
     }
+}
 
-    /// Plain text of a command whose output is text by nature (SQL, a URL).
-    pub(crate) fn raw(&self, text: &str) -> Result<()> {
-        let mut out = stdout(Format::Json);
-        out.write_all(text.as_bytes())?;
-        out.flush()?;
-        Ok(())
-    }
+/// Plain text of a command whose output is text by nature (SQL, a URL).
+pub(crate) fn raw(text: &str) -> Result<()> {
+    let mut out = stdout(Format::Json);
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
 }
 
 /// stdout; for people without colour codes where they are not wanted, for programs byte for byte.

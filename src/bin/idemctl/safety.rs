@@ -49,7 +49,7 @@ pub(crate) fn confirm(args: &ChangeArgs, question: &str) -> Result<Confirmed> {
             dialoguer::Error::IO(error) if error.kind() == std::io::ErrorKind::Interrupted => {
                 CliError::new(Exit::Interrupted, "interrupted; nothing was changed")
             }
-            error => CliError::usage(format!(
+            error @ dialoguer::Error::IO(_) => CliError::usage(format!(
                 "couldn't ask on the terminal: {error}; nothing was changed"
             )),
         })?;

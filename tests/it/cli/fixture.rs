@@ -185,3 +185,9 @@ pub(crate) async fn answering(words: &'static [(&'static str, &'static str)]) ->
     });
     address
 }
+
+/// A table whose columns are as wide as the ages of the moment, made comparable.
+pub(crate) fn without_widths(text: &str) -> String {
+    let blanks = regex::Regex::new("  +").unwrap();
+    blanks.replace_all(text, "  ").into_owned()
+}

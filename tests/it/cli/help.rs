@@ -1,5 +1,7 @@
 //! The help of every command, as it is read.
 
+use std::fmt::Write as _;
+
 use crate::support::idemctl;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -33,7 +35,7 @@ async fn every_command() {
             Some((own, _)) if !command.is_empty() => own,
             _ => &help,
         };
-        all += &format!("$ idemctl {}\n{own}\n", args.join(" "));
+        writeln!(all, "$ idemctl {}\n{own}", args.join(" ")).unwrap();
     }
     insta::assert_snapshot!(all);
     let version = idemctl(&["--version"]).run().await.ok();

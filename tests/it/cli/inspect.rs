@@ -1,5 +1,7 @@
 //! `idemctl inspect`.
 
+use std::fmt::Write as _;
+
 use serde_json::Value;
 
 use super::fixture::{answering, calm, cli, filled, provider, redactor};
@@ -18,7 +20,7 @@ async fn every_state_on_one_screen() {
         ("shop-2", "never"),
     ] {
         let output = cli.run(&["inspect", client, key]).await;
-        all += &format!("$ idemctl inspect {client} {key}\n{}\n", output.transcript());
+        writeln!(all, "$ idemctl inspect {client} {key}\n{}", output.transcript()).unwrap();
     }
     insta::assert_snapshot!(redactor(&cli).redact(&all));
 }

@@ -1,5 +1,7 @@
 //! `idemctl provider`.
 
+use std::fmt::Write as _;
+
 use serde_json::Value;
 
 use super::fixture::{SECRET, answering, calm, filled, provider, redactor};
@@ -81,7 +83,7 @@ async fn list_and_key() {
         ],
     ] {
         let output = cli.run(&[args, &["-c", &config]].concat()).await;
-        all += &format!("$ idemctl {}\n{}\n", args.join(" "), output.transcript());
+        writeln!(all, "$ idemctl {}\n{}", args.join(" "), output.transcript()).unwrap();
     }
     insta::assert_snapshot!(redactor(&cli).redact(&all));
     assert_eq!(cli.run(&["provider", "list", "-o", "json"]).await.ok(), "[]\n");

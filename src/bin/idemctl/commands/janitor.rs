@@ -46,8 +46,13 @@ fn config(context: &Context) -> Result<Config> {
     let connection = settings.connection()?;
     let schema = settings.schema.clone();
     let file = &settings.config;
-    file.janitor
-        .resolve(&file.retention, connection, schema, &actor, false)
+    file.janitor.resolve(
+        &file.retention,
+        connection,
+        schema,
+        &actor,
+        !file.providers.is_empty(),
+    )
 }
 
 async fn once(context: &Context, config: &Config, _confirmed: Confirmed) -> Result<Exit> {
@@ -105,6 +110,10 @@ fn reload(global: &GlobalArgs) -> Result<Config> {
     )?))
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the library's observer gets the event itself"
+)]
 fn log(event: Event<'_>) {
     match event {
         Event::Scheduled { job, at } => tracing::info!(%job, at = %at.to_rfc3339(), "next run"),
@@ -119,12 +128,20 @@ fn log(event: Event<'_>) {
                 tracing::info!(%job, "run done: {done}");
             }
         }
-        Event::NotRun { job, cause, again_in } => match again_in {
-            Some(wait) => {
-                tracing::warn!(%job, again_in_ms = wait.as_millis(), "couldn't run, trying again: {cause}");
-            }
-            None => tracing::error!(%job, "couldn't run, next try on schedule: {cause}"),
-        },
+        Event::NotRun {
+            job,
+            cause,
+            again_in: Some(wait),
+        } => {
+            tracing::warn!(%job, again_in_ms = wait.as_millis(), "couldn't run, trying again: {cause}");
+        }
+        Event::NotRun {
+            job,
+            cause,
+            again_in: None,
+        } => {
+            tracing::error!(%job, "couldn't run, next try on schedule: {cause}");
+        }
         _ => {}
     }
 }

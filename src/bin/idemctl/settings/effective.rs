@@ -40,7 +40,7 @@ impl Origin {
     pub(super) fn new(path: PathBuf, found: &'static str, text: &str) -> Self {
         let mut keys = BTreeMap::new();
         if let Ok(table) = DeTable::parse(text) {
-            collect(text, "", table.get_ref(), &mut keys);
+            collect(text, &mut Vec::new(), table.get_ref(), &mut keys);
         }
         Self { path, found, keys }
     }
@@ -51,30 +51,35 @@ impl Origin {
     }
 }
 
-fn collect(text: &str, above: &str, table: &DeTable<'_>, keys: &mut BTreeMap<String, Written>) {
+fn collect<'a>(
+    text: &str,
+    path: &mut Vec<&'a str>,
+    table: &'a DeTable<'_>,
+    keys: &mut BTreeMap<String, Written>,
+) {
     for (name, value) in table {
-        let key = if above.is_empty() {
-            name.get_ref().to_string()
+        path.push(name.get_ref());
+        if let DeValue::Table(inner) = value.get_ref() {
+            collect(text, path, inner, keys);
         } else {
-            format!("{above}.{}", name.get_ref())
-        };
-        match value.get_ref() {
-            DeValue::Table(inner) => collect(text, &key, inner, keys),
-            leaf => {
-                let secret = ["url", "proxy"]
-                    .iter()
-                    .any(|name| key.ends_with(&format!(".{name}")));
-                // A plain header, and its prefix, may be the secret; `file` and `env` only say where it is.
-                let header = key.contains(".headers.") && !key.ends_with(".file") && !key.ends_with(".env");
-                let value = if secret || header {
-                    HIDDEN.to_owned()
-                } else {
-                    show(leaf)
-                };
-                let line = super::file::line_at(text, name.span().start);
-                keys.insert(key, Written { line, value });
-            }
+            let value = if is_secret(path) {
+                HIDDEN.to_owned()
+            } else {
+                show(value.get_ref())
+            };
+            let line = super::file::line_at(text, name.span().start);
+            keys.insert(path.join("."), Written { line, value });
         }
+        path.pop();
+    }
+}
+
+/// A URL may hold a secret; so may a plain header and its prefix, while `file` and `env` only say where it is.
+fn is_secret(path: &[&str]) -> bool {
+    match path {
+        ["providers", _, "headers", _, "file" | "env"] => false,
+        ["providers", _, "headers", ..] | ["providers", _, "url" | "proxy"] | ["database", "url"] => true,
+        _ => false,
     }
 }
 
