@@ -186,8 +186,10 @@ pub(crate) async fn answering(words: &'static [(&'static str, &'static str)]) ->
     address
 }
 
-/// A table whose columns are as wide as the ages of the moment, made comparable.
+/// A table whose columns are as wide as the ages of the moment, and seconds in CSV, made comparable.
 pub(crate) fn without_widths(text: &str) -> String {
     let blanks = regex::Regex::new("  +").unwrap();
-    blanks.replace_all(text, "  ").into_owned()
+    let seconds = regex::Regex::new(r"(\[time\],)-?[\d.]+(,,,,)").unwrap();
+    let text = blanks.replace_all(text, "  ");
+    seconds.replace_all(&text, "$1[seconds]$2").into_owned()
 }
