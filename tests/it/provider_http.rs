@@ -138,7 +138,7 @@ async fn a_miss_counts_only_when_the_lag_has_passed_since_the_last_attempt() {
     ];
     for reply in misses {
         let server = Server::start(vec![reply]).await;
-        let adapter = adapter(&server, "");
+        let adapter = adapter(&server, "miss_status = [404]\nabsent_is_miss = true");
         let query = StatusQuery::new("order-1");
         let status = adapter.status(&query).await;
         assert!(
@@ -174,6 +174,11 @@ async fn a_failed_attempt_says_nothing_of_a_later_one_that_may_still_be_invisibl
     .await;
     let adapter = adapter(&server, "");
     let query = StatusQuery::new("order-1").attempted_at_age(Duration::from_secs(20));
+    assert_eq!(
+        adapter.status(&query).await.verdict,
+        Verdict::Unknown,
+        "how many attempts is not known"
+    );
     let once = adapter.status(&query.clone().attempts(1)).await;
     assert_eq!(once.verdict, Verdict::NotCharged);
     let twice = adapter.status(&query.clone().attempts(2)).await;
@@ -184,6 +189,19 @@ async fn a_failed_attempt_says_nothing_of_a_later_one_that_may_still_be_invisibl
     assert_eq!(twice.not_before, Some(Duration::from_secs(40)));
     let later = query.attempted_at_age(Duration::from_mins(1)).attempts(2);
     assert_eq!(adapter.status(&later).await.verdict, Verdict::NotCharged);
+}
+
+#[tokio::test]
+async fn a_wrong_address_or_an_error_in_disguise_is_no_miss_unless_configured() {
+    // With the order id in the query alone, 404 says that the address is wrong.
+    let in_query = one(Reply::json(404, r#"{"message":"no Route matched"}"#), "").await;
+    assert!(reason(&in_query).contains("HTTP 404"), "{in_query:?}");
+    let server = Server::start(vec![Reply::json(404, "{}")]).await;
+    let in_path = adapter_at(&format!("http://{}/v1/payments/{{order_id}}", server.address), "");
+    assert_eq!(ask(&in_path).await.verdict, Verdict::NotCharged);
+    // An error may come with status 200.
+    let error = one(Reply::json(200, r#"{"error":{"code":"internal"}}"#), "").await;
+    assert!(reason(&error).contains("absent_is_miss"), "{error:?}");
 }
 
 #[tokio::test]
@@ -224,7 +242,7 @@ async fn what_is_no_answer_of_the_api_is_never_a_miss() {
     ];
     // Side by side, because those that may pass are asked again with growing waits.
     let checks = cases.into_iter().map(|(reply, expected)| async move {
-        let status = one(reply, "").await;
+        let status = one(reply, "miss_status = [404]").await;
         assert!(reason(&status).contains(expected), "{expected}: {status:?}");
     });
     futures_util::future::join_all(checks).await;

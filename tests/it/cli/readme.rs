@@ -73,8 +73,10 @@ fn lines(readme: &str) -> Vec<(String, i32)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_command_in_it_runs() {
     let cli = filled().await;
-    cli.execute("update idempotency set order_id = 'unheard-of' where client_id = 'shop-9'")
-        .await;
+    cli.execute(
+        "update idempotency set order_id = 'unheard-of', provider = 'acme' where client_id = 'shop-9'",
+    )
+    .await;
     let config = cli.config(&provider("acme", answering(&[("order-1", "succeeded")]).await));
     let commands = lines(&file("README.md"));
     assert!(commands.len() >= 20, "{commands:?}");

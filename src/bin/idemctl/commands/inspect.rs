@@ -65,7 +65,7 @@ pub(crate) async fn run(context: &Context, args: InspectArgs) -> Result<Exit> {
 /// One screen; with `--provider` the code tells whether the provider could say.
 async fn show(context: &Context, args: &InspectArgs, report: inspect::Report) -> Result<Exit> {
     let answer = if args.provider {
-        Some(context.ask_about(&report.record).await?.ok_or_else(|| {
+        Some(context.ask_about(&report.record, None).await?.ok_or_else(|| {
             CliError::usage("nobody can be asked: no provider is configured")
                 .hint("add [providers.NAME] to the configuration file (see the README)")
         })?)
