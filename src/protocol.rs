@@ -92,6 +92,7 @@ impl Idempotency {
         check_lease(options.lease)?;
         crate::key::check_name("owner", &options.owner)?;
         let store = Store::open(executor, schema).await?;
+        store.require_claimable()?;
         Ok(Self {
             store: Arc::new(store),
             options: Arc::new(options),

@@ -98,6 +98,11 @@ impl Store {
         }
     }
 
+    /// Refuses a table in which claims would go wrong although it can be read.
+    pub(crate) fn require_claimable(&self) -> Result<()> {
+        self.shape.require_claimable()
+    }
+
     /// The schema of the tables.
     pub fn schema(&self) -> &str {
         &self.tables.schema

@@ -1,14 +1,13 @@
 //! Reading rows of the key table as people see them.
 
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{FromSql, Type};
 
 use super::{Executor, Sql, Store};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, chain};
 use crate::key::KeyId;
 use crate::record::{Record, ResponseSummary, State};
 use crate::response::Response;
-use crate::time::Timestamp;
 
 /// The exact bytes of the stored body of the row `k`: `response_body` where it was needed, else the text of
 /// `response`.
@@ -19,22 +18,28 @@ macro_rules! body {
 }
 
 /// Every column that a [`Record`] needs, of the row `k`. One clock for all of it: `now()`.
+///
+/// An adopted table may allow nulls and any number where ours does not, and a row that holds them must still be
+/// shown: no status is a word that nobody knows, no lease end is a lease that nobody takes over (`infinity`), no
+/// time of creation is `infinity`, which is where the order of an index puts it, and a number that no HTTP status can be is none.
 macro_rules! record_columns {
     () => {
         concat!(
-            "k.client_id::text as client_id, k.key::text as key, k.fingerprint::text as fingerprint,
-       k.status::text as status, k.locked_until, k.locked_until <= now() as lease_over,
+            "k.client_id::text as client_id, k.key::text as key, coalesce(k.fingerprint::text, '') as fingerprint,
+       coalesce(k.status::text, '') as status, coalesce(k.locked_until, 'infinity') as locked_until,
+       coalesce(k.locked_until <= now(), false) as lease_over,
        case when k.status = 'in_progress' and isfinite(k.locked_until)
             then extract(epoch from k.locked_until - now())::float8 end as lease_remaining_seconds,
-       k.created_at,
+       coalesce(k.created_at, 'infinity') as created_at,
        case when isfinite(k.created_at)
             then extract(epoch from now() - k.created_at)::float8 end as age_seconds,
        k.completed_at,
        case when k.status <> 'in_progress'
             then coalesce(k.completed_at, greatest(k.created_at, k.locked_until)) end as retained_from,
-       k.attempt, k.lease_token, k.owner, k.operation, k.provider, k.order_id, k.last_error,
-       k.status <> 'in_progress' or k.response is not null or k.response_body is not null as has_response,
-       k.status_code::int4 as status_code, k.response_headers::text as response_headers,
+       coalesce(k.attempt, 1) as attempt, k.lease_token, k.owner, k.operation, k.provider, k.order_id, k.last_error,
+       k.status is distinct from 'in_progress' or k.response is not null or k.response_body is not null
+            as has_response,
+       case when k.status_code between -2147483648 and 2147483647 then k.status_code::int4 end as status_code, k.response_headers::text as response_headers,
        octet_length(",
             crate::store::key_row::body!(),
             ")::int8 as body_bytes, encode(sha256(",
@@ -62,7 +67,8 @@ const GET_RESPONSE: Sql = Sql {
     name: "get_response",
     text: concat!(
         "-- idemctl:get_response
-select k.status_code::int4 as status_code, k.response_headers::text as response_headers, ",
+select case when k.status_code between -2147483648 and 2147483647 then k.status_code::int4 end as status_code,
+       k.response_headers::text as response_headers, ",
         body!(),
         " as body
   from {keys} k
@@ -107,46 +113,65 @@ impl Store {
 
 /// Reads one row selected with [`record_columns`].
 pub(crate) fn record(row: &Row) -> Result<Record> {
-    let id = KeyId::from_row(row.get("client_id"), row.get("key"));
-    let status: String = row.get("status");
-    let response = if row.get("has_response") {
+    let id = KeyId::from_row(cell(row, None, "client_id")?, cell(row, None, "key")?);
+    let at = Some(&id);
+    let status: String = cell(row, at, "status")?;
+    let response = if cell(row, at, "has_response")? {
         Some(summary(&id, row)?)
     } else {
         None
     };
-    let (created_at, locked_until): (Timestamp, Timestamp) = (row.get("created_at"), row.get("locked_until"));
     Ok(Record {
-        fingerprint: row.get("fingerprint"),
-        state: State::from_row(&status, row.get("lease_over")),
+        fingerprint: cell(row, at, "fingerprint")?,
+        state: State::from_row(&status, cell(row, at, "lease_over")?),
         status,
-        locked_until,
-        lease_remaining_seconds: row.get("lease_remaining_seconds"),
-        created_at,
-        age_seconds: row.get("age_seconds"),
-        completed_at: row.get("completed_at"),
-        retained_from: row.get("retained_from"),
-        attempt: row.get("attempt"),
-        lease_token: row.get("lease_token"),
-        owner: row.get("owner"),
-        operation: row.get("operation"),
-        provider: row.get("provider"),
-        order_id: row.get("order_id"),
-        last_error: row.get("last_error"),
+        locked_until: cell(row, at, "locked_until")?,
+        lease_remaining_seconds: cell(row, at, "lease_remaining_seconds")?,
+        created_at: cell(row, at, "created_at")?,
+        age_seconds: cell(row, at, "age_seconds")?,
+        completed_at: cell(row, at, "completed_at")?,
+        retained_from: cell(row, at, "retained_from")?,
+        attempt: cell(row, at, "attempt")?,
+        lease_token: cell(row, at, "lease_token")?,
+        owner: cell(row, at, "owner")?,
+        operation: cell(row, at, "operation")?,
+        provider: cell(row, at, "provider")?,
+        order_id: cell(row, at, "order_id")?,
+        last_error: cell(row, at, "last_error")?,
         response,
         id,
     })
 }
 
+/// One value, or which row and column holds something that cannot be read, such as bytes that are no text in a
+/// database without an encoding.
+fn cell<'a, T: FromSql<'a>>(row: &'a Row, id: Option<&KeyId>, column: &str) -> Result<T> {
+    row.try_get(column).map_err(|error| Error::Inconsistent {
+        what: match id {
+            Some(id) => format!(
+                "the row {id} holds something unreadable in the column {column}: {}",
+                chain(&error)
+            ),
+            None => format!(
+                "a row holds something unreadable in the column {column}: {}",
+                chain(&error)
+            ),
+        },
+    })
+}
+
 fn summary(id: &KeyId, row: &Row) -> Result<ResponseSummary> {
-    let headers = headers(id, row.get("response_headers"))?;
-    let content_type = headers
+    // Headers that are no list of pairs are another program's: the rest of the row can still be shown.
+    let stored: Option<&str> = cell(row, Some(id), "response_headers")?;
+    let content_type = headers(id, stored)
+        .unwrap_or_default()
         .into_iter()
         .find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
     Ok(ResponseSummary {
-        status_code: row.get("status_code"),
+        status_code: cell(row, Some(id), "status_code")?,
         content_type: content_type.map(|(_, value)| value),
-        body_bytes: row.get("body_bytes"),
-        body_sha256: row.get("body_sha256"),
+        body_bytes: cell(row, Some(id), "body_bytes")?,
+        body_sha256: cell(row, Some(id), "body_sha256")?,
     })
 }
 

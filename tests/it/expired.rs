@@ -198,6 +198,7 @@ async fn rows_that_stay_do_not_keep_later_ones_from_their_turn() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 async fn a_poison_row_a_locked_row_and_a_lost_race_do_not_stop_the_rest() {
     let mut f = fixture().await;
     for (key, hours) in [

@@ -122,6 +122,7 @@ proptest! {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn what_has_no_one_meaning_is_refused_with_its_place() {
     let deep = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n)).into_bytes();
     assert!(canonical(&deep(128)).is_ok());

@@ -8,6 +8,7 @@
     reason = "a test that cannot go on has failed, and a child process talks to its parent"
 )]
 
+mod cli;
 mod connect;
 mod dev;
 mod expired;
@@ -21,3 +22,4 @@ mod provider_http;
 mod provider_key;
 mod purge;
 mod support;
+mod tidy;

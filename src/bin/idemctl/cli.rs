@@ -4,8 +4,16 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands;
 use crate::context::Context;
-use crate::exit::{Exit, Result};
+use crate::exit::{CliError, Exit, Result};
+use crate::lifecycle::Lifecycle;
 use crate::settings::{self, Settings};
+
+/// Below the help; short for the README's table.
+const EXIT_CODES: &str = "\
+Exit codes:
+  0 done   1 any other error   2 usage or configuration   3 not found   4 refused as unsafe, or answered \"no\"
+  5 lost a race   6 partly done   7 database unreachable or timed out   8 provider unreachable, or unknown
+  9 schema not as expected (run `idemctl migrate`)   70 a bug   130 interrupted";
 
 /// Idempotency keys in PostgreSQL: see what happened, and do what is safe
 #[derive(Debug, Parser)]
@@ -14,7 +22,8 @@ use crate::settings::{self, Settings};
     version,
     max_term_width = 100,
     propagate_version = true,
-    arg_required_else_help = true
+    arg_required_else_help = true,
+    after_help = EXIT_CODES
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -139,12 +148,22 @@ impl Cli {
         settings::apply_color(self.global.color);
         let settings = Settings::resolve(&self.global, settings::Environment::of_process())?;
         settings::start_logging(&self.global, matches!(self.command, Command::Janitor(_)));
+        let keys = matches!(
+            self.command,
+            Command::Inspect(_) | Command::List(_) | Command::Release(_)
+        );
+        if self.global.output == Format::Ids && !keys {
+            return Err(
+                CliError::usage("`-o ids` is for keys, and this command shows something else")
+                    .hint("use -o table, json, jsonl or csv"),
+            );
+        }
         let context = Context::new(settings);
         match self.command {
-            Command::Inspect(args) => commands::inspect::run(&context, args).await,
-            Command::List(args) => commands::list::run(&context, args).await,
+            Command::Inspect(args) => stoppable(&context, commands::inspect::run(&context, args)).await,
+            Command::List(args) => stoppable(&context, commands::list::run(&context, args)).await,
             Command::Release(args) => commands::release::run(&context, args).await,
-            Command::Provider(args) => commands::provider::run(&context, args).await,
+            Command::Provider(args) => stoppable(&context, commands::provider::run(&context, args)).await,
             Command::Purge(args) => commands::purge::run(&context, args).await,
             Command::Janitor(args) => commands::janitor::run(&context, &args, &self.global).await,
             Command::Migrate(args) => commands::migrate::run(&context, args).await,
@@ -152,4 +171,9 @@ impl Cli {
             Command::Config(args) => commands::config::run(&context, &args),
         }
     }
+}
+
+/// For commands that only read: a signal ends them, on the server too.
+async fn stoppable(context: &Context, work: impl Future<Output = Result<Exit>>) -> Result<Exit> {
+    Lifecycle::install_short()?.unless_stopped(context, work).await
 }

@@ -1,10 +1,10 @@
 //! What every command gets: settings, output, and the way to the database.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use idemctl::connect::Connection;
+use idemctl::connect::{Canceller, Connection};
 use idemctl::ops::actor::Actor;
 use idemctl::provider::{Provider, ProviderConfig, ProviderStatus, StatusQuery, Surroundings, Verdict};
 use idemctl::record::Record;
@@ -19,18 +19,40 @@ use crate::settings::Settings;
 pub(crate) struct Context {
     pub(crate) settings: Settings,
     pub(crate) printer: Printer,
+    /// Stops what the latest connection is doing.
+    running: Mutex<Option<Canceller>>,
 }
 
 impl Context {
     pub(crate) fn new(settings: Settings) -> Self {
-        let printer = Printer::new(settings.output);
-        Self { settings, printer }
+        let printer = Printer::new(settings.output, settings.quiet);
+        Self {
+            settings,
+            printer,
+            running: Mutex::default(),
+        }
     }
 
     /// A connection with the settings in force.
     pub(crate) async fn connect(&self) -> Result<Connection> {
         let settings = self.settings.connection()?;
-        Connection::open(&settings).await.map_err(CliError::from)
+        let connection = Connection::open(&settings).await?;
+        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection.canceller());
+        Ok(connection)
+    }
+
+    /// Asks the server to stop the statement under way, so that it does not work on for nobody.
+    pub(crate) async fn cancel(&self) {
+        let canceller = self
+            .running
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        if let Some(canceller) = canceller
+            && let Err(error) = canceller.cancel().await
+        {
+            tracing::warn!(%error, "the server could not be asked to stop the statement");
+        }
     }
 
     /// A connection, and the table on it, of the shape that this version needs.

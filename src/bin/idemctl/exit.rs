@@ -95,17 +95,31 @@ impl CliError {
         &self.message
     }
 
+    /// What to do next, where that is known.
+    pub(crate) fn hint_text(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
     /// Says it on stderr. A reader that went away (closed pipe) is not an error worth a word.
     pub(crate) fn report(&self) -> Exit {
         if self.exit == Exit::Done {
             return Exit::Done;
         }
-        anstream::eprintln!("error: {}", crate::render::printable_lines(&self.message));
+        say(&format!(
+            "error: {}",
+            crate::render::printable_lines(&self.message)
+        ));
         if let Some(hint) = &self.hint {
-            anstream::eprintln!("hint: {}", crate::render::printable_lines(hint));
+            say(&format!("hint: {}", crate::render::printable_lines(hint)));
         }
         self.exit
     }
+}
+
+/// Writes a line to stderr. Where that is closed or full nobody can be told, and the exit code still speaks.
+pub(crate) fn say(line: &str) {
+    use std::io::Write;
+    let _nobody_listens = writeln!(anstream::stderr().lock(), "{line}");
 }
 
 impl From<Error> for CliError {
@@ -117,12 +131,23 @@ impl From<Error> for CliError {
             Exit::Database => {
                 cli.hint("`idemctl config` shows which database is meant and where each setting came from")
             }
-            Exit::Other if error.sqlstate() == Some("42501") => cli
-                .hint("the database user lacks a privilege; connect as one that has it, or have it granted"),
+            Exit::Other if error.sqlstate() == Some("42501") => cli.hint(PRIVILEGES),
+            Exit::Other if matches!(error.sqlstate(), Some("22021" | "22P05")) => cli.hint(
+                "a row holds bytes that are no text in this connection's encoding; psql with \
+                 PGCLIENTENCODING=SQL_ASCII shows and mends it",
+            ),
+            Exit::Other if error.sqlstate().is_some() => {
+                cli.hint("the server refused the statement; its log has the details")
+            }
             _ => cli,
         }
     }
 }
+
+/// PostgreSQL names the table but not the privilege.
+const PRIVILEGES: &str = "reading needs USAGE on the schema and SELECT on idempotency and idempotency_event; release and \
+                          purge also UPDATE and DELETE on idempotency and INSERT on idempotency_event; migrate needs \
+                          the owner. Have it granted, or connect as another user";
 
 fn exit_of(error: &Error) -> Exit {
     match error {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use idemctl::stop::{self, Stop};
@@ -11,6 +12,7 @@ use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook_tokio::SignalsInfo;
 use tokio::sync::mpsc;
 
+use crate::context::Context;
 use crate::exit::{CliError, Exit, Result};
 
 /// What the process was asked to do.
@@ -31,6 +33,42 @@ const AT_ONCE: u8 = 3;
 impl Lifecycle {
     /// Takes the signals over. `daemon`: SIGHUP reloads; otherwise it ends the process as usual.
     pub(crate) fn install(daemon: bool) -> Result<Self> {
+        Self::take_over(daemon, false)
+    }
+
+    /// For a command that somebody waits for: a second signal ends it on the spot, for instance while a pager
+    /// that nobody scrolls keeps it from writing.
+    pub(crate) fn install_short() -> Result<Self> {
+        Self::take_over(false, true)
+    }
+
+    /// Work that a signal ends: the statement under way is stopped on the server too.
+    pub(crate) async fn unless_stopped<T>(
+        &self,
+        context: &Context,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        tokio::pin!(work);
+        tokio::select! {
+            biased;
+            () = self.stop.soft() => {}
+            result = &mut work => return result,
+        }
+        // A request that arrives between two messages of the same statement has no effect, so it is repeated
+        // until the work has ended.
+        for patience in [50, 200, 500].map(Duration::from_millis) {
+            context.cancel().await;
+            if let Ok(result) = tokio::time::timeout(patience, &mut work).await {
+                result
+                    .inspect_err(|error| tracing::debug!("ended with: {}", error.message()))
+                    .ok();
+                break;
+            }
+        }
+        Err(CliError::new(Exit::Interrupted, "interrupted"))
+    }
+
+    fn take_over(daemon: bool, second_ends: bool) -> Result<Self> {
         let failed =
             |error: std::io::Error| CliError::new(Exit::Other, format!("couldn't handle signals: {error}"));
         // For a shutdown that hangs: 130 is "interrupted" in our table of exit codes.
@@ -63,6 +101,7 @@ impl Lifecycle {
                         tracing::info!(signal, ?sender, "stopping after what is under way");
                         let asked = if signal == SIGINT { INTERRUPT } else { TERMINATE };
                         told.store(asked, Ordering::SeqCst);
+                        armed.store(second_ends, Ordering::SeqCst);
                         stopper.soft();
                     }
                     signal => {

@@ -20,12 +20,29 @@ use clap::Parser;
 use crate::exit::Exit;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error).into(),
+    };
     let exit = catch_unwind(AssertUnwindSafe(|| start(cli))).unwrap_or_else(|_| {
-        anstream::eprintln!("error: this is a bug in idemctl; please report it with the lines above");
+        exit::say("error: this is a bug in idemctl; please report it with the lines above");
         Exit::Bug
     });
     exit.into()
+}
+
+/// Help and version on stdout, mistakes on stderr.
+fn usage(error: &clap::Error) -> Exit {
+    let exit = if error.use_stderr() {
+        Exit::Usage
+    } else {
+        Exit::Done
+    };
+    match error.print() {
+        Err(error) if exit == Exit::Done => exit::CliError::from(error).report(),
+        // That stderr cannot be written to does not change what was wrong.
+        _ => exit,
+    }
 }
 
 /// Runs the command on its own runtime and reports what it could not do.
@@ -37,7 +54,9 @@ fn start(cli: cli::Cli) -> Exit {
     {
         Ok(runtime) => runtime,
         Err(error) => {
-            anstream::eprintln!("error: couldn't start the asynchronous runtime: {error}");
+            exit::say(&format!(
+                "error: couldn't start the asynchronous runtime: {error}"
+            ));
             return Exit::Other;
         }
     };

@@ -2,11 +2,13 @@
 
 pub(crate) mod inspect;
 pub(crate) mod janitor;
+mod json;
 pub(crate) mod key;
 pub(crate) mod mask;
 pub(crate) mod provider;
 pub(crate) mod purge;
 pub(crate) mod release;
+mod table;
 
 use std::io::{self, Write};
 
@@ -19,6 +21,16 @@ use crate::exit::{CliError, Result};
 pub(crate) trait Document: Serialize {
     /// For people. Every stored text goes through [`printable`].
     fn text(&self, out: &mut dyn Write) -> io::Result<()>;
+
+    /// Client and key of each, for `-o ids`; `None` for a document that is not about keys.
+    fn ids(&self) -> Option<Vec<(&str, &str)>> {
+        None
+    }
+
+    /// Head and rows for `-o csv`, where the document is a list inside; else its members become one row.
+    fn csv(&self) -> Option<Vec<Vec<String>>> {
+        None
+    }
 }
 
 /// Something that is shown as one row of a list.
@@ -29,17 +41,35 @@ pub(crate) trait Item: Serialize {
     fn cells(&self) -> Vec<String>;
     /// Client and key, for `-o ids`; `None` for a list of other things.
     fn id(&self) -> Option<(&str, &str)>;
+    /// Columns that a narrow terminal does without, the first of these first.
+    const DISPENSABLE: &'static [&'static str] = &[];
+
+    /// Head of `-o csv`, which is for programs: exact times and numbers where the table has "2h ago".
+    const CSV_COLUMNS: &'static [&'static str] = Self::COLUMNS;
+    /// One row of it.
+    fn csv(&self) -> Vec<String> {
+        self.cells()
+    }
 }
 
 /// Writes in the format that was asked for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Printer {
     format: Format,
+    quiet: bool,
 }
 
 impl Printer {
-    pub(crate) fn new(format: Format) -> Self {
-        Self { format }
+    /// `quiet`: no notes on stderr.
+    pub(crate) fn new(format: Format, quiet: bool) -> Self {
+        Self { format, quiet }
+    }
+
+    /// Something worth knowing that is no error, on stderr.
+    pub(crate) fn note(self, text: &str) {
+        if !self.quiet {
+            crate::exit::say(&format!("note: {}", printable_lines(text)));
+        }
     }
 
     /// The format, for what only one of them needs.
@@ -53,15 +83,22 @@ impl Printer {
         match self.format {
             Format::Table => view.text(&mut out)?,
             Format::Json => {
-                serde_json::to_writer_pretty(&mut out, view).map_err(io::Error::from)?;
+                json::write_pretty(&mut out, view)?;
                 writeln!(out)?;
             }
             Format::Jsonl => {
-                serde_json::to_writer(&mut out, view).map_err(io::Error::from)?;
+                json::write(&mut out, view)?;
                 writeln!(out)?;
             }
-            Format::Csv => write_csv_document(&mut out, view)?,
-            Format::Ids => return Err(CliError::usage("`-o ids` is for lists of keys")),
+            Format::Csv => match view.csv() {
+                Some(rows) => write_csv(&mut out, &rows)?,
+                None => write_csv_document(&mut out, view)?,
+            },
+            Format::Ids => {
+                for (client_id, key) in view.ids().ok_or_else(no_ids)? {
+                    self.id(&mut out, client_id, key)?;
+                }
+            }
         }
         out.flush()?;
         Ok(())
@@ -70,10 +107,24 @@ impl Printer {
     /// Starts a list whose items come page by page, so that memory does not grow with the list.
     pub(crate) fn list(self) -> List {
         List {
-            format: self.format,
+            printer: self,
             out: stdout(self.format),
             written: 0,
+            columns: None,
         }
+    }
+
+    /// One line of `-o ids`.
+    fn id(self, out: &mut dyn Write, client_id: &str, key: &str) -> io::Result<()> {
+        if client_id.contains(['\t', '\n', '\r']) || key.contains(['\t', '\n', '\r']) {
+            self.note(&format!(
+                "{} {} left out: it holds a tab or a line break",
+                printable(client_id),
+                printable(key)
+            ));
+            return Ok(());
+        }
+        writeln!(out, "{client_id}\t{key}")
     }
 }
 
@@ -95,42 +146,39 @@ fn stdout(format: Format) -> Box<dyn Write> {
 
 /// A list being written.
 pub(crate) struct List {
-    format: Format,
+    printer: Printer,
     out: Box<dyn Write>,
     written: u64,
+    /// Which columns there is room for, as the first page showed.
+    columns: Option<Vec<usize>>,
 }
 
 impl List {
     /// Writes one page.
     pub(crate) fn page<I: Item>(&mut self, items: &[I]) -> Result<()> {
-        match self.format {
+        match self.printer.format {
             Format::Table => self.table_page(items)?,
             Format::Json => {
                 for item in items {
                     self.out
                         .write_all(if self.written == 0 { b"[\n  " } else { b",\n  " })?;
-                    serde_json::to_writer(&mut self.out, item).map_err(io::Error::from)?;
+                    json::write(&mut self.out, item)?;
                     self.written += 1;
                 }
             }
             Format::Jsonl => {
                 for item in items {
-                    serde_json::to_writer(&mut self.out, item).map_err(io::Error::from)?;
+                    json::write(&mut self.out, item)?;
                     writeln!(self.out)?;
                 }
             }
             Format::Csv => {
                 let mut csv = csv::Writer::from_writer(&mut self.out);
                 if self.written == 0 {
-                    csv.write_record(
-                        I::COLUMNS
-                            .iter()
-                            .map(|name| name.to_lowercase().replace(' ', "_")),
-                    )
-                    .map_err(io_of)?;
+                    csv.write_record(I::CSV_COLUMNS).map_err(io_of)?;
                 }
                 for item in items {
-                    csv.write_record(item.cells().iter().map(|cell| formula_safe(cell)))
+                    csv.write_record(item.csv().iter().map(|cell| formula_safe(cell)))
                         .map_err(io_of)?;
                 }
                 csv.flush()?;
@@ -139,18 +187,8 @@ impl List {
             }
             Format::Ids => {
                 for item in items {
-                    let Some((client_id, key)) = item.id() else {
-                        return Err(CliError::usage("`-o ids` is for lists of keys"));
-                    };
-                    if client_id.contains(['\t', '\n', '\r']) || key.contains(['\t', '\n', '\r']) {
-                        anstream::eprintln!(
-                            "note: {} {} left out: it holds a tab or a line break",
-                            printable(client_id),
-                            printable(key)
-                        );
-                        continue;
-                    }
-                    writeln!(self.out, "{client_id}\t{key}")?;
+                    let (client_id, key) = item.id().ok_or_else(no_ids)?;
+                    self.printer.id(&mut self.out, client_id, key)?;
                 }
             }
         }
@@ -159,7 +197,7 @@ impl List {
 
     /// Ends the list; an empty one is `[]` in JSON.
     pub(crate) fn end(mut self) -> Result<()> {
-        if self.format == Format::Json {
+        if self.printer.format == Format::Json {
             self.out
                 .write_all(if self.written == 0 { b"[]\n" } else { b"\n]\n" })?;
         }
@@ -171,12 +209,17 @@ impl List {
         if items.is_empty() {
             return Ok(());
         }
+        let cells: Vec<Vec<String>> = items
+            .iter()
+            .map(|item| item.cells().iter().map(|cell| printable(cell)).collect())
+            .collect();
+        let columns = self.columns.get_or_insert_with(|| table::fitting::<I>(&cells));
         let mut builder = tabled::builder::Builder::default();
         if self.written == 0 {
-            builder.push_record(I::COLUMNS.iter().map(|name| name.to_uppercase()));
+            builder.push_record(columns.iter().map(|column| I::COLUMNS[*column].to_uppercase()));
         }
-        for item in items {
-            builder.push_record(item.cells().iter().map(|cell| printable(cell)));
+        for row in &cells {
+            builder.push_record(columns.iter().map(|column| row[*column].as_str()));
         }
         self.written += 1;
         let mut table = builder.build();
@@ -188,6 +231,20 @@ impl List {
         }
         Ok(())
     }
+}
+
+fn no_ids() -> CliError {
+    CliError::usage("`-o ids` is for keys, and this command shows something else")
+        .hint("use -o table, json, jsonl or csv")
+}
+
+fn write_csv(out: &mut dyn Write, rows: &[Vec<String>]) -> io::Result<()> {
+    let mut csv = csv::Writer::from_writer(out);
+    for row in rows {
+        csv.write_record(row.iter().map(|cell| formula_safe(cell)))
+            .map_err(io_of)?;
+    }
+    csv.flush()
 }
 
 fn write_csv_document(out: &mut dyn Write, view: &impl Serialize) -> io::Result<()> {
@@ -229,15 +286,18 @@ fn io_of(error: csv::Error) -> io::Error {
 pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        let reorders =
-            matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        if c.is_control() || reorders {
+        if c.is_control() || deceives(c) {
             shown.extend(c.escape_default());
         } else {
             shown.push(c);
         }
     }
     shown
+}
+
+/// Marks that reorder what is read (Unicode Standard Annex #9), and line ends that are no control characters.
+fn deceives(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
 /// The same for text of ours that has several lines.

@@ -23,22 +23,36 @@ pub(crate) struct ChangeArgs {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Confirmed(());
 
+/// Refuses at once where a question will be needed and nobody could be asked.
+pub(crate) fn require_answerable(args: &ChangeArgs) -> Result<()> {
+    let terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    if args.yes || args.dry_run || terminal {
+        return Ok(());
+    }
+    Err(
+        CliError::usage("this changes rows, and there is no terminal to ask on; nothing was changed")
+            .hint("look with --dry-run first, then repeat with --yes"),
+    )
+}
+
 /// Asks on the terminal (default: no); without a terminal `--yes` is needed.
 pub(crate) fn confirm(args: &ChangeArgs, question: &str) -> Result<Confirmed> {
     if args.yes {
         return Ok(Confirmed(()));
     }
-    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        return Err(CliError::usage(
-            "this changes rows, and there is no terminal to ask on; nothing was changed",
-        )
-        .hint("look with --dry-run first, then repeat with --yes"));
-    }
+    require_answerable(args)?;
     let answer = dialoguer::Confirm::new()
         .with_prompt(crate::render::printable(question))
         .default(false)
         .interact_opt()
-        .map_err(|error| CliError::usage(format!("couldn't ask on the terminal: {error}")))?;
+        .map_err(|error| match error {
+            dialoguer::Error::IO(error) if error.kind() == std::io::ErrorKind::Interrupted => {
+                CliError::new(Exit::Interrupted, "interrupted; nothing was changed")
+            }
+            error @ dialoguer::Error::IO(_) => CliError::usage(format!(
+                "couldn't ask on the terminal: {error}; nothing was changed"
+            )),
+        })?;
     match answer {
         Some(true) => Ok(Confirmed(())),
         Some(false) | None => Err(CliError::new(Exit::Refused, "not confirmed; nothing was changed")),

@@ -1,5 +1,6 @@
 //! Flag, environment, file, default, in this order: the sole reader of the environment.
 
+mod effective;
 pub(crate) mod file;
 pub(crate) mod janitor;
 
@@ -11,6 +12,7 @@ use idemctl::connect::{self, Timeouts};
 use crate::cli::{Color, Format, GlobalArgs};
 use crate::exit::{CliError, Result};
 
+pub(crate) use effective::Effective;
 pub(crate) use file::Config;
 
 /// The effective settings of this run.
@@ -18,9 +20,12 @@ pub(crate) use file::Config;
 pub(crate) struct Settings {
     pub(crate) schema: Option<String>,
     pub(crate) output: Format,
+    /// No notes on stderr.
+    pub(crate) quiet: bool,
     pub(crate) config: Config,
-    /// Every value with where it came from, secrets redacted: what `idemctl config` prints.
-    pub(crate) effective: Vec<Effective>,
+    origin: Option<effective::Origin>,
+    flags: Flags,
+    url_source: Option<String>,
     database_url: Option<String>,
     timeouts: Timeouts,
     /// Only if a flag or the file gives it.
@@ -28,12 +33,17 @@ pub(crate) struct Settings {
     environment: Environment,
 }
 
-/// One value and its source.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub(crate) struct Effective {
-    pub(crate) name: String,
-    pub(crate) value: String,
-    pub(crate) source: String,
+/// Which values a flag gave.
+#[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "one for each flag; they do not depend on each other"
+)]
+struct Flags {
+    schema: bool,
+    connect_timeout: bool,
+    statement_timeout: bool,
+    lock_timeout: bool,
 }
 
 /// A snapshot of the process's environment, taken once.
@@ -62,87 +72,42 @@ impl Environment {
 
 impl Settings {
     pub(crate) fn resolve(args: &GlobalArgs, environment: Environment) -> Result<Self> {
-        let (config_file, config) = file::load(args.config.as_deref(), &environment)?;
-        let mut effective = Vec::new();
-        let mut note = |name: &str, value: String, source: &str| {
-            effective.push(Effective {
-                name: name.to_owned(),
-                value,
-                source: source.to_owned(),
-            });
-        };
-        let file_source = config_file
-            .as_ref()
-            .map_or("default".to_owned(), |path| path.display().to_string());
-        match &config_file {
-            Some(path) => note(
-                "config file",
-                path.display().to_string(),
-                "flag, IDEMCTL_CONFIG or the usual places",
-            ),
-            None => note("config file", "none".to_owned(), "default"),
-        }
-        let mut pick = |name: &str, flag: Option<Duration>, file: Option<file::Span>, default: Duration| {
-            let (value, source) = match (flag, file) {
-                (Some(flag), _) => (flag, "flag"),
-                (None, Some(file)) => (file.0, file_source.as_str()),
-                (None, None) => (default, "default"),
-            };
-            note(name, show_duration(value), source);
-            value
-        };
+        let (origin, config) = file::load(args.config.as_deref(), &environment)?;
         let default = Timeouts::default();
         let database = &config.database;
         let connect_timeout = args
             .connect_timeout
             .or(database.connect_timeout.map(|span| span.0));
+        let pick = |flag: Option<Duration>, file: Option<file::Span>, default: Duration| {
+            flag.or(file.map(|span| span.0)).unwrap_or(default)
+        };
         let timeouts = Timeouts {
-            connect: pick(
-                "database.connect_timeout",
-                args.connect_timeout,
-                database.connect_timeout,
-                default.connect,
-            ),
+            connect: connect_timeout.unwrap_or(default.connect),
             statement: pick(
-                "database.statement_timeout",
                 args.statement_timeout,
                 database.statement_timeout,
                 default.statement,
             ),
-            lock: pick(
-                "database.lock_timeout",
-                args.lock_timeout,
-                database.lock_timeout,
-                default.lock,
-            ),
+            lock: pick(args.lock_timeout, database.lock_timeout, default.lock),
         };
-        let (database_url, url_source) = database_url(args, &environment, &config, &file_source);
-        if let Some(source) = url_source {
-            note(
-                "database.url",
-                "as shown by the connection string's values below".to_owned(),
-                &source,
-            );
-        }
-        note(
-            "lease.default",
-            show_duration(config.lease.default.0),
-            "file or default",
+        let file_source = origin.as_ref().map_or_else(
+            || "default".to_owned(),
+            |origin| origin.path.display().to_string(),
         );
-        for (name, span) in [
-            ("retention.done", config.retention.done),
-            ("retention.failed", config.retention.failed),
-            ("retention.events", config.retention.events),
-        ] {
-            note(name, show_duration(span.0), "file or default");
-        }
-        let schema = args.schema.clone().or_else(|| config.database.schema.clone());
-        let output = args.output;
+        let (database_url, url_source) = database_url(args, &environment, &config, &file_source);
         Ok(Self {
-            schema,
-            output,
+            schema: args.schema.clone().or_else(|| config.database.schema.clone()),
+            output: args.output,
+            quiet: args.quiet,
+            flags: Flags {
+                schema: args.schema.is_some(),
+                connect_timeout: args.connect_timeout.is_some(),
+                statement_timeout: args.statement_timeout.is_some(),
+                lock_timeout: args.lock_timeout.is_some(),
+            },
             config,
-            effective,
+            origin,
+            url_source,
             database_url,
             timeouts,
             connect_timeout,
@@ -176,12 +141,23 @@ impl Settings {
     /// one is found here too.
     pub(crate) fn explain(&self) -> Result<Vec<Effective>> {
         let connection = self.connection()?;
-        let mut effective = self.effective.clone();
-        effective.extend(connection.entries().iter().map(|entry| Effective {
-            name: entry.name.to_owned(),
-            value: entry.value.clone(),
-            source: entry.source.to_string(),
-        }));
+        let mut effective = self.own_values();
+        for entry in connection.entries() {
+            let (value, source) = (entry.value.clone(), entry.source.to_string());
+            if entry.name != "connect_timeout" {
+                let name = entry.name.to_owned();
+                effective.push(Effective { name, value, source });
+                continue;
+            }
+            // One value with two names: ours, unless only libpq's was given.
+            let ours = effective
+                .iter_mut()
+                .find(|ours| ours.name == "database.connect_timeout");
+            if let (None, Some(ours)) = (self.connect_timeout, ours) {
+                ours.value = show_duration(connection.timeouts.connect);
+                ours.source = source;
+            }
+        }
         Ok(effective)
     }
 

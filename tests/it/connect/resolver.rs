@@ -236,6 +236,7 @@ async fn what_psql_refuses_we_refuse_as_a_wrong_setting() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 async fn password_files_are_read_as_psql_reads_them() {
     let cluster = Cluster::start(ClusterOptions {
         tcp: true,

@@ -27,6 +27,7 @@ async fn refused_as(db: &Database, settings: &idemctl::connect::Settings, parts:
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 async fn tables_of_another_shape() {
     for (change, part) in [
         (

@@ -1,12 +1,8 @@
 //! `idemctl config`: the effective configuration, each value with its source.
 
-use std::io::{self, Write};
-
-use serde::Serialize;
-
 use crate::context::Context;
 use crate::exit::{Exit, Result};
-use crate::render::{Document, printable};
+use crate::render::Item;
 use crate::settings::Effective;
 
 /// Show the effective configuration, each value with where it came from; secrets are redacted
@@ -18,36 +14,27 @@ pub(crate) struct ConfigArgs {
 }
 
 pub(crate) fn run(context: &Context, args: &ConfigArgs) -> Result<Exit> {
-    let view = ConfigView {
-        values: context.settings.explain()?,
-    };
+    let values = context.settings.explain()?;
+    // A provider that could not be asked is found here rather than at night.
+    for name in context.settings.config.providers.keys() {
+        context.provider(Some(name))?;
+    }
     if !args.check {
-        context.printer.document(&view)?;
+        let mut list = context.printer.list();
+        list.page(&values)?;
+        list.end()?;
     }
     Ok(Exit::Done)
 }
 
-#[derive(Debug, Serialize)]
-struct ConfigView {
-    values: Vec<Effective>,
-}
+impl Item for Effective {
+    const COLUMNS: &'static [&'static str] = &["name", "value", "source"];
 
-impl Document for ConfigView {
-    fn text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let width = self
-            .values
-            .iter()
-            .map(|value| value.name.len())
-            .max()
-            .unwrap_or(0);
-        for Effective { name, value, source } in &self.values {
-            writeln!(
-                out,
-                "{name:<width$}  {}  ({})",
-                printable(value),
-                printable(source)
-            )?;
-        }
-        Ok(())
+    fn cells(&self) -> Vec<String> {
+        vec![self.name.clone(), self.value.clone(), self.source.clone()]
+    }
+
+    fn id(&self) -> Option<(&str, &str)> {
+        None
     }
 }

@@ -66,9 +66,8 @@ pub(crate) async fn run(context: &Context, args: InspectArgs) -> Result<Exit> {
 async fn show(context: &Context, args: &InspectArgs, report: inspect::Report) -> Result<Exit> {
     let answer = if args.provider {
         Some(context.ask_about(&report.record, None).await?.ok_or_else(|| {
-            CliError::usage(
-                "nobody can be asked: the row names no provider, and not exactly one is configured",
-            )
+            CliError::usage("nobody can be asked: no provider is configured")
+                .hint("add [providers.NAME] to the configuration file (see the README)")
         })?)
     } else {
         None
@@ -79,8 +78,12 @@ async fn show(context: &Context, args: &InspectArgs, report: inspect::Report) ->
         .provider
         .as_ref()
         .map_or(providers.len() == 1, |name| providers.contains_key(name));
-    let next = next(&report.record, can_ask);
     let answer = answer.as_ref().map(StatusView::new);
+    let next = next(
+        &report.record,
+        can_ask,
+        answer.as_ref().map(|answer| answer.verdict),
+    );
     let mut view = InspectView::new(report, &context.settings.config.retention, args.unmask, next);
     view.provider_says.clone_from(&answer);
     context.printer.document(&view)?;
@@ -88,9 +91,16 @@ async fn show(context: &Context, args: &InspectArgs, report: inspect::Report) ->
 }
 
 /// The next safe command, as it would be typed; `None` where nothing needs to be done.
-fn next(record: &Record, can_ask: bool) -> Option<String> {
+///
+/// `verdict`: what the provider said just now.
+fn next(record: &Record, can_ask: bool, verdict: Option<&str>) -> Option<String> {
     let (client, key) = (quoted(record.id.client_id()), quoted(record.id.key()));
     match record.state {
+        Some(State::Expired) if verdict == Some("not_charged") => {
+            Some(format!("idemctl release {client} {key} --dry-run"))
+        }
+        // The money moved or is held: no command of ours makes that better.
+        Some(State::Expired) if matches!(verdict, Some("charged" | "authorized")) => None,
         Some(State::Expired) if can_ask => Some(format!("idemctl inspect {client} {key} --provider")),
         Some(State::Expired) => Some(format!("idemctl release {client} {key} --dry-run")),
         Some(State::InProgress) => Some(format!("idemctl inspect {client} {key} --watch")),

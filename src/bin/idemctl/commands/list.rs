@@ -15,16 +15,16 @@ use crate::settings;
 pub(crate) struct ListArgs {
     #[command(flatten)]
     filter: FilterArgs,
-    /// Most rows
+    /// Show at most this many rows
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     limit: u32,
     /// Every row, page by page
     #[arg(long, conflicts_with = "limit")]
     all: bool,
-    /// Go on where an earlier list stopped
+    /// Go on where an earlier list stopped (it says how on stderr)
     #[arg(long, value_name = "TEXT")]
     cursor: Option<String>,
-    /// Order
+    /// In which order
     #[arg(long, value_enum, default_value_t)]
     sort: Sort,
 }
@@ -41,7 +41,7 @@ pub(crate) struct FilterArgs {
     /// Only this state (repeatable)
     #[arg(long, value_enum, value_name = "STATE")]
     state: Vec<StateArg>,
-    /// Only created longer ago than this
+    /// Only created longer ago than this, such as 30m, 24h or 7d
     #[arg(long, value_name = "DURATION", value_parser = settings::duration)]
     older_than: Option<Duration>,
     /// Only created no longer ago than this
@@ -106,7 +106,10 @@ pub(crate) async fn run(context: &Context, args: ListArgs) -> Result<Exit> {
     }
     list.end()?;
     if let Some(cursor) = cursor {
-        anstream::eprintln!("note: there are more; go on with --cursor {}", cursor.to_text());
+        context.printer.note(&format!(
+            "there are more; go on with --cursor {}, or see all with --all",
+            cursor.to_text()
+        ));
     }
     Ok(Exit::Done)
 }

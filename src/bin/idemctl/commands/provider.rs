@@ -67,7 +67,9 @@ async fn status(context: &Context, order_id: String, name: Option<&str>) -> Resu
     let answer = provider.status(&StatusQuery::new(order_id)).await;
     let view = StatusView::new(&answer);
     context.printer.document(&view)?;
-    view.result()
+    view.result().map_err(|error| {
+        error.hint("`idemctl inspect CLIENT KEY --provider` knows when the last attempt was, and may be able to tell")
+    })
 }
 
 fn list(context: &Context) -> Result<Exit> {
@@ -82,9 +84,9 @@ fn list(context: &Context) -> Result<Exit> {
     list.page(&views)?;
     list.end()?;
     if views.is_empty() {
-        anstream::eprintln!(
-            "note: no provider is configured; add [providers.NAME] to the configuration file"
-        );
+        context
+            .printer
+            .note("no provider is configured; add [providers.NAME] to the configuration file");
     }
     Ok(Exit::Done)
 }

@@ -4,6 +4,7 @@ use std::io::BufRead;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use idemctl::connect::Connection;
 use idemctl::key::KeyId;
 use idemctl::ops::actor::Actor;
 use idemctl::ops::end::End;
@@ -11,11 +12,14 @@ use idemctl::ops::release::{self, Request};
 use idemctl::ops::stuck;
 use idemctl::provider::{ProviderStatus, Verdict};
 use idemctl::record::Record;
+use idemctl::stop::Stop;
+use idemctl::store::Store;
 
 use crate::context::Context;
-use crate::exit::{CliError, Exit, Result};
+use crate::exit::{CliError, Exit, Result, say};
+use crate::lifecycle::Lifecycle;
 use crate::render::release::{ReleaseView, ReleasedView};
-use crate::safety::{ChangeArgs, Confirmed, confirm};
+use crate::safety::{ChangeArgs, Confirmed, confirm, require_answerable};
 use crate::settings;
 
 /// Give up expired leases: the row goes, and the next request starts afresh
@@ -35,14 +39,19 @@ pub(crate) struct ReleaseArgs {
     /// Every expired key that the filters leave, oldest lease end first
     #[arg(long)]
     expired: bool,
-    /// Only leases that ended longer ago than this
-    #[arg(long, value_name = "DURATION", requires = "expired", value_parser = settings::duration)]
+    /// Only leases that ended longer ago than this, such as 30m, 24h or 7d
+    #[arg(long, value_name = "DURATION", requires = "expired", conflicts_with = "client_or_dash", value_parser = settings::duration)]
     older_than: Option<Duration>,
     /// Only keys of this client
-    #[arg(long = "client", value_name = "CLIENT", requires = "expired")]
+    #[arg(
+        long = "client",
+        value_name = "CLIENT",
+        requires = "expired",
+        conflicts_with = "client_or_dash"
+    )]
     only_client: Option<String>,
-    /// Most keys
-    #[arg(long, value_name = "N", requires = "expired", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    /// Release at most this many keys
+    #[arg(long, value_name = "N", requires = "expired", conflicts_with = "client_or_dash", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: u32,
     /// Keep the row as a final stored error instead
     #[arg(long = "as", value_name = "WHAT", value_enum)]
@@ -68,47 +77,22 @@ enum KeepAs {
 }
 
 pub(crate) async fn run(context: &Context, args: ReleaseArgs) -> Result<Exit> {
-    let ids = match (&args.client_or_dash, &args.key) {
-        (Some(dash), None) if dash == "-" => Some(ids_from(std::io::stdin().lock())?),
-        (Some(client), Some(key)) => Some(vec![KeyId::new(client, key)?]),
-        (Some(_), None) => return Err(CliError::usage("a key is missing").hint("idemctl release CLIENT KEY")),
-        (None, _) => None,
-    };
-    let bulk = args.expired || args.client_or_dash.as_deref() == Some("-");
     let actor = context.actor(args.change.reason.as_deref())?;
-    let (mut connection, store) = context.open().await?;
+    require_answerable(&args.change)?;
+    let ids = args.ids()?;
+    let bulk = ids.is_none() || args.client_or_dash.as_deref() == Some("-");
+    let lifecycle = Lifecycle::install_short()?;
     let mut view = ReleaseView {
         released: Vec::new(),
         dry_run: args.change.dry_run,
     };
-    let mut candidates = Vec::new();
-    if let Some(ids) = ids {
-        for id in ids {
-            match store.get(&connection, &id).await? {
-                Some(record) => candidates.push(record),
-                None => view.released.push(ReleasedView::not_found(&id)),
-            }
-        }
-    } else {
-        let older_than = args.older_than.unwrap_or_default();
-        candidates = stuck::page(
-            &connection,
-            &store,
-            older_than,
-            args.only_client.as_deref(),
-            args.limit,
-        )
-        .await?;
-    }
-    let (ready, refused): (Vec<Record>, Vec<Record>) = candidates
-        .into_iter()
-        .partition(|record| release::refusal(record.state, args.steal).is_none());
-    for record in refused {
-        if let Some(outcome) = release::refusal(record.state, args.steal) {
-            view.released.push(ReleasedView::of(&record.id, outcome));
-        }
-    }
-    let asked = ask_providers(context, ready, args.provider.as_deref()).await;
+    let reading = async {
+        let (connection, store) = context.open().await?;
+        let ready = candidates(context, &args, ids, &connection, &store, &mut view).await?;
+        let asked = ask_providers(context, ready, args.provider.as_deref()).await;
+        Ok((connection, store, asked))
+    };
+    let (mut connection, store, asked) = lifecycle.unless_stopped(context, reading).await?;
     let mut cleared = Vec::new();
     for (record, answer) in asked {
         match verdict(answer, args.accept_double_charge) {
@@ -116,25 +100,82 @@ pub(crate) async fn run(context: &Context, args: ReleaseArgs) -> Result<Exit> {
             Err(reason) => view.released.push(ReleasedView::refused(&record.id, reason)),
         }
     }
+    let mut interrupted = false;
     if !cleared.is_empty() {
         let confirmed = ask(&args, &cleared)?;
-        apply(
-            &mut connection,
-            &store,
-            &args,
-            &cleared,
-            &actor,
-            confirmed,
-            &mut view,
-        )
-        .await;
+        let change = Change {
+            args: &args,
+            actor: &actor,
+            stop: &lifecycle.stop,
+        };
+        interrupted = change
+            .apply(&mut connection, &store, &cleared, confirmed, &mut view)
+            .await;
     }
     context.printer.document(&view)?;
-    let exit = view.exit(bulk);
-    match view.complaint() {
-        Some(complaint) => Err(CliError::new(exit, complaint)),
-        None => Ok(exit),
+    if interrupted {
+        return Err(CliError::new(
+            Exit::Interrupted,
+            "interrupted; what was released is listed, the rest was not touched",
+        ));
     }
+    view.complaint(bulk).map_or(Ok(Exit::Done), Err)
+}
+
+impl ReleaseArgs {
+    /// The keys that were named; `None` for all that are expired.
+    fn ids(&self) -> Result<Option<Vec<KeyId>>> {
+        match (&self.client_or_dash, &self.key) {
+            (Some(dash), None) if dash == "-" => Ok(Some(ids_from(std::io::stdin().lock())?)),
+            (Some(client), Some(key)) => Ok(Some(vec![KeyId::new(client, key)?])),
+            (Some(_), None) => Err(CliError::usage("a key is missing").hint("idemctl release CLIENT KEY")),
+            (None, _) => Ok(None),
+        }
+    }
+}
+
+/// The rows that may be released as far as the table tells; the others are put into the report.
+async fn candidates(
+    context: &Context,
+    args: &ReleaseArgs,
+    ids: Option<Vec<KeyId>>,
+    connection: &Connection,
+    store: &Store,
+    view: &mut ReleaseView,
+) -> Result<Vec<Record>> {
+    let mut found = Vec::new();
+    if let Some(ids) = ids {
+        for id in ids {
+            match store.get(connection, &id).await? {
+                Some(record) => found.push(record),
+                None => view.released.push(ReleasedView::not_found(&id)),
+            }
+        }
+    } else {
+        let older_than = args.older_than.unwrap_or_default();
+        found = stuck::page(
+            connection,
+            store,
+            older_than,
+            args.only_client.as_deref(),
+            args.limit,
+        )
+        .await?;
+        if found.len() == args.limit as usize {
+            context.printer.note(&format!(
+                "no more than {} keys at once (--limit); there may be more that are expired",
+                args.limit
+            ));
+        }
+    }
+    let mut ready = Vec::new();
+    for record in found {
+        match release::refusal(record.state, args.steal) {
+            None => ready.push(record),
+            Some(outcome) => view.released.push(ReleasedView::of(&record.id, outcome)),
+        }
+    }
+    Ok(ready)
 }
 
 /// A row and what its provider says: `None` where nobody can be asked.
@@ -203,45 +244,54 @@ fn ask(args: &ReleaseArgs, ready: &[(Record, serde_json::Value)]) -> Result<Opti
     for (record, _) in ready.iter().take(20) {
         let owner = record.owner.as_deref().unwrap_or("unknown owner");
         let line = format!("{}  attempt {}, {owner}", record.id, record.attempt);
-        anstream::eprintln!("  {}", crate::render::printable(&line));
+        say(&format!("  {}", crate::render::printable(&line)));
     }
     if ready.len() > 20 {
-        anstream::eprintln!("  ... and {} more", ready.len() - 20);
+        say(&format!("  ... and {} more", ready.len() - 20));
     }
     confirm(&args.change, &format!("{what}: {} key(s)?", ready.len())).map(Some)
 }
 
-/// One key after the other; none stops the rest.
-async fn apply(
-    connection: &mut idemctl::connect::Connection,
-    store: &idemctl::store::Store,
-    args: &ReleaseArgs,
-    ready: &[(Record, serde_json::Value)],
-    actor: &Actor,
-    _confirmed: Option<Confirmed>,
-    view: &mut ReleaseView,
-) {
-    let end = match args.keep_as {
-        None => End::Release,
-        Some(KeepAs::Failed) => End::Fail,
-    };
-    for (record, evidence) in ready {
-        let request = Request {
-            seen: record,
-            end,
-            steal: args.steal,
-            evidence: evidence.clone(),
-            dry_run: args.change.dry_run,
-            actor: actor.clone(),
+/// What is done to every key.
+struct Change<'a> {
+    args: &'a ReleaseArgs,
+    actor: &'a Actor,
+    stop: &'a Stop,
+}
+
+impl Change<'_> {
+    /// One key after the other; none stops the rest, but a signal does: `true`.
+    async fn apply(
+        &self,
+        connection: &mut Connection,
+        store: &Store,
+        ready: &[(Record, serde_json::Value)],
+        _confirmed: Option<Confirmed>,
+        view: &mut ReleaseView,
+    ) -> bool {
+        let end = match self.args.keep_as {
+            None => End::Release,
+            Some(KeepAs::Failed) => End::Fail,
         };
-        let item = match release::run(connection, store, &request).await {
-            Ok(outcome) => ReleasedView::of(&record.id, outcome),
-            Err(error) => {
-                let error = CliError::from(error);
-                ReleasedView::error(&record.id, error.exit(), error.message())
+        for (record, evidence) in ready {
+            if self.stop.is_soft() {
+                return true;
             }
-        };
-        view.released.push(item);
+            let request = Request {
+                seen: record,
+                end,
+                steal: self.args.steal,
+                evidence: evidence.clone(),
+                dry_run: self.args.change.dry_run,
+                actor: self.actor.clone(),
+            };
+            let item = match release::run(connection, store, &request).await {
+                Ok(outcome) => ReleasedView::of(&record.id, outcome),
+                Err(error) => ReleasedView::error(&record.id, &CliError::from(error)),
+            };
+            view.released.push(item);
+        }
+        false
     }
 }
 

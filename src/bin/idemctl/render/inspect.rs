@@ -144,7 +144,11 @@ impl Document for InspectView {
         let mut line = |name: &str, value: &str| writeln!(out, "  {name:<13} {}", printable(value));
         line("operation", key.operation.as_deref().unwrap_or("not recorded"))?;
         line("attempt", &key.attempt.to_string())?;
-        line("created", &format!("{}{}", key.created_at, ago(key.age_seconds)))?;
+        let created = match key.age_seconds {
+            Some(seconds) => format!("{} ({} ago)", key.created_at, age(seconds)),
+            None => format!("{} (no time that could be counted from)", key.created_at),
+        };
+        line("created", &created)?;
         if key.status == "in_progress" {
             line("lease until", &key.locked_until.to_string())?;
         }
@@ -153,10 +157,7 @@ impl Document for InspectView {
             line("completed", &completed.to_string())?;
         }
         if let Some(expires) = key.expires_at {
-            line(
-                "purged from",
-                &format!("{expires} on (by the configured retention)"),
-            )?;
+            line("purged from", &format!("{expires} (by the configured retention)"))?;
         }
         line("provider", key.provider.as_deref().unwrap_or("not recorded"))?;
         line("order id", &key.order_id)?;
@@ -171,11 +172,20 @@ impl Document for InspectView {
         if let Some(answer) = &self.provider_says {
             answer.text(out)?;
         }
-        writeln!(out, "  {:<13} {}", "safe", safe(key))?;
+        writeln!(
+            out,
+            "  {:<13} {}",
+            "safe",
+            safe(key, self.provider_says.as_ref().map(|says| says.verdict))
+        )?;
         if let Some(next) = &self.next {
             writeln!(out, "  {:<13} {bold}{}{bold:#}", "next", printable(next))?;
         }
         Ok(())
+    }
+
+    fn ids(&self) -> Option<Vec<(&str, &str)>> {
+        Some(vec![(&self.key.client_id, &self.key.key)])
     }
 }
 
@@ -228,16 +238,25 @@ impl EventView {
     }
 }
 
-/// What is known to be safe in this state; never a guess about the money.
-fn safe(key: &KeyView) -> &'static str {
-    match key.state {
-        "in_progress" => "wait: the holder may be at work; repeats get 409 until it ends",
-        "expired" => {
-            "the row cannot tell whether the money moved; the client's own retry takes the key over with the same \
-             provider key; ask the provider before anything else"
+/// What is known to be safe in this state; never a guess about the money. `verdict`: what the provider says.
+fn safe(key: &KeyView, verdict: Option<&str>) -> &'static str {
+    match (key.state, verdict) {
+        ("in_progress", _) => "wait: the holder may be at work; repeats get 409 until it ends",
+        ("expired", None | Some("unknown")) => {
+            "nobody knows yet whether the money moved: ask the provider first; the client's own retry is safe \
+             (same provider key)"
         }
-        "done" => "nothing to do: every repeat gets the stored response",
-        "failed" => "nothing to do: every repeat gets the final error that the janitor or an operator stored",
+        ("expired", Some("not_charged")) => {
+            "the money did not move: a release lets the next request start afresh"
+        }
+        ("expired", Some("pending")) => "the provider is still at it: wait, then ask again",
+        ("expired", Some(_)) => {
+            "the money moved or is held: do not release; the client's own retry is safe (same provider key)"
+        }
+        ("done", _) => "nothing to do: every repeat gets the stored response",
+        ("failed", _) => {
+            "nothing to do: every repeat gets the final error that the janitor or an operator stored"
+        }
         _ => "touch nothing: idemctl does not know this status",
     }
 }
@@ -257,10 +276,4 @@ fn state(key: &KeyView) -> String {
         _ => String::new(),
     };
     format!("{style}{}{style:#}{more}", key.state)
-}
-
-fn ago(seconds: Option<f64>) -> String {
-    seconds
-        .map(|seconds| format!(" ({} ago)", age(seconds)))
-        .unwrap_or_default()
 }

@@ -167,6 +167,52 @@ impl Item for KeyView {
         ]
     }
 
+    const DISPENSABLE: &'static [&'static str] =
+        &["owner", "code", "operation", "provider", "attempt", "age"];
+
+    const CSV_COLUMNS: &'static [&'static str] = &[
+        "client_id",
+        "key",
+        "state",
+        "status",
+        "attempt",
+        "created_at",
+        "locked_until",
+        "lease_remaining_seconds",
+        "completed_at",
+        "expires_at",
+        "status_code",
+        "operation",
+        "provider",
+        "order_id",
+        "owner",
+        "last_error",
+    ];
+
+    fn csv(&self) -> Vec<String> {
+        fn text(value: Option<impl ToString>) -> String {
+            value.map(|value| value.to_string()).unwrap_or_default()
+        }
+        vec![
+            self.client_id.clone(),
+            self.key.clone(),
+            self.state.to_owned(),
+            self.status.clone(),
+            self.attempt.to_string(),
+            self.created_at.to_string(),
+            self.locked_until.to_string(),
+            text(self.lease_remaining_seconds),
+            text(self.completed_at),
+            text(self.expires_at),
+            text(self.response.as_ref().and_then(|response| response.status_code)),
+            text(self.operation.as_ref()),
+            text(self.provider.as_ref()),
+            self.order_id.clone(),
+            text(self.owner.as_ref()),
+            text(self.last_error.as_ref()),
+        ]
+    }
+
     fn id(&self) -> Option<(&str, &str)> {
         Some((&self.client_id, &self.key))
     }

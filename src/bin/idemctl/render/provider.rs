@@ -14,7 +14,7 @@ use crate::exit::{CliError, Exit, Result};
 pub(crate) struct StatusView {
     order_id: String,
     provider: String,
-    verdict: &'static str,
+    pub(crate) verdict: &'static str,
     reference: Option<String>,
     amount: Option<Box<RawValue>>,
     currency: Option<String>,

@@ -7,7 +7,7 @@ use idemctl::ops::release::Outcome;
 use serde::Serialize;
 
 use super::{Document, printable};
-use crate::exit::Exit;
+use crate::exit::{CliError, Exit};
 
 /// `release -o json` of the contract.
 #[derive(Debug, Serialize)]
@@ -25,6 +25,8 @@ pub(crate) struct ReleasedView {
     reason: Option<String>,
     #[serde(skip)]
     exit: Exit,
+    #[serde(skip)]
+    hint: Option<String>,
 }
 
 impl ReleasedView {
@@ -42,8 +44,10 @@ impl ReleasedView {
     }
 
     /// Left alone because of an error, which is told.
-    pub(crate) fn error(id: &KeyId, exit: Exit, reason: impl Into<String>) -> Self {
-        Self::new(id, "refused", exit, Some(reason.into()))
+    pub(crate) fn error(id: &KeyId, error: &CliError) -> Self {
+        let item = Self::new(id, "refused", error.exit(), Some(error.message().to_owned()));
+        let hint = error.hint_text().map(str::to_owned);
+        Self { hint, ..item }
     }
 
     pub(crate) fn of(id: &KeyId, outcome: Outcome) -> Self {
@@ -76,13 +80,14 @@ impl ReleasedView {
             result,
             reason,
             exit,
+            hint: None,
         }
     }
 }
 
 impl ReleaseView {
     /// One key: its own code. Several: 0, or 6 as soon as one of them failed.
-    pub(crate) fn exit(&self, bulk: bool) -> Exit {
+    fn exit(&self, bulk: bool) -> Exit {
         let worst = self
             .released
             .iter()
@@ -96,7 +101,16 @@ impl ReleaseView {
     }
 
     /// What stderr says about a code that is not 0.
-    pub(crate) fn complaint(&self) -> Option<String> {
+    pub(crate) fn complaint(&self, bulk: bool) -> Option<CliError> {
+        let error = CliError::new(self.exit(bulk), self.complaint_text()?);
+        let hint = self.released.iter().find_map(|item| item.hint.as_deref());
+        Some(match hint {
+            Some(hint) => error.hint(hint),
+            None => error,
+        })
+    }
+
+    fn complaint_text(&self) -> Option<String> {
         let bad: Vec<_> = self
             .released
             .iter()
@@ -122,6 +136,14 @@ impl ReleaseView {
 
 impl Document for ReleaseView {
     fn text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let width = |name: fn(&ReleasedView) -> &str| {
+            let names = self
+                .released
+                .iter()
+                .map(|item| printable(name(item)).chars().count());
+            names.max().unwrap_or(0)
+        };
+        let (clients, keys) = (width(|item| &item.client_id), width(|item| &item.key));
         for item in &self.released {
             let verb = match (item.result, self.dry_run) {
                 ("released", true) => "would be released",
@@ -136,12 +158,36 @@ impl Document for ReleaseView {
                 .unwrap_or_default();
             writeln!(
                 out,
-                "{} {}  {verb}{}",
+                "{:clients$} {:keys$}  {verb}{}",
                 printable(&item.client_id),
                 printable(&item.key),
                 printable(&reason)
             )?;
         }
         Ok(())
+    }
+    /// Those that were released, or would be.
+    fn ids(&self) -> Option<Vec<(&str, &str)>> {
+        let done = self.released.iter().filter(|item| item.exit == Exit::Done);
+        Some(
+            done.map(|item| (item.client_id.as_str(), item.key.as_str()))
+                .collect(),
+        )
+    }
+
+    fn csv(&self) -> Option<Vec<Vec<String>>> {
+        let head = ["client_id", "key", "result", "reason"]
+            .map(str::to_owned)
+            .to_vec();
+        let rows = self.released.iter().map(|item| {
+            let reason = item.reason.clone().unwrap_or_default();
+            vec![
+                item.client_id.clone(),
+                item.key.clone(),
+                item.result.to_owned(),
+                reason,
+            ]
+        });
+        Some(std::iter::once(head).chain(rows).collect())
     }
 }

@@ -11,6 +11,7 @@ use idemctl::provider::ProviderConfig;
 use idemctl::provider::config::DEFAULT_TIMEOUT;
 use serde::Deserialize;
 
+use super::effective::Origin;
 use super::{Environment, in_file};
 use crate::exit::{CliError, Result};
 
@@ -116,19 +117,18 @@ pub(crate) struct Audit {
 }
 
 /// Reads the file that was named, or the first of the usual places that exists.
-pub(super) fn load(flag: Option<&Path>, environment: &Environment) -> Result<(Option<PathBuf>, Config)> {
-    let named = flag
-        .map(Path::to_path_buf)
-        .or_else(|| environment.get("IDEMCTL_CONFIG").map(PathBuf::from));
-    let path = match named {
-        Some(path) => Some(path),
-        None => usual_places(environment).into_iter().find(|path| path.exists()),
+pub(super) fn load(flag: Option<&Path>, environment: &Environment) -> Result<(Option<Origin>, Config)> {
+    let by_flag = flag.map(|path| (path.to_path_buf(), "flag"));
+    let named = by_flag.or_else(|| Some((environment.get("IDEMCTL_CONFIG")?.into(), "IDEMCTL_CONFIG")));
+    let usual = || {
+        let mut places = usual_places(environment).into_iter();
+        Some((places.find(|path| path.exists())?, "found in the usual place"))
     };
-    match path {
+    match named.or_else(usual) {
         None => Ok((None, Config::default())),
-        Some(path) => {
-            let config = read(&path)?;
-            Ok((Some(path), config))
+        Some((path, found)) => {
+            let (text, config) = read(&path)?;
+            Ok((Some(Origin::new(path, found, &text)), config))
         }
     }
 }
@@ -145,7 +145,7 @@ fn usual_places(environment: &Environment) -> Vec<PathBuf> {
         .collect()
 }
 
-fn read(path: &Path) -> Result<Config> {
+fn read(path: &Path) -> Result<(String, Config)> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| in_file(path, &format!("couldn't read the configuration: {error}")))?;
     let mut config: Config = toml::from_str(&text).map_err(|error| config_error(path, &text, &error))?;
@@ -154,7 +154,7 @@ fn read(path: &Path) -> Result<Config> {
         return Err(CliError::usage(format!("{}{line}: {key} {problem}", path.display())).hint(NOTHING_DONE));
     }
     config.database.read_url_file(path)?;
-    Ok(config)
+    Ok((text, config))
 }
 
 const NOTHING_DONE: &str = "nothing was done; `idemctl config --check` checks the file alone";
@@ -234,7 +234,7 @@ fn config_error(path: &Path, text: &str, error: &toml::de::Error) -> CliError {
     CliError::usage(format!("{}, line {line}: {message}", path.display())).hint(NOTHING_DONE)
 }
 
-fn line_at(text: &str, offset: usize) -> usize {
+pub(super) fn line_at(text: &str, offset: usize) -> usize {
     text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
 }
 

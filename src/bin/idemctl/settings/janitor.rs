@@ -113,6 +113,46 @@ impl Purge {
 }
 
 impl Janitor {
+    /// Every value in force, by its name in the file.
+    pub(super) fn values(&self, retention: &Retention) -> Vec<(&'static str, String)> {
+        let purge = self.purge.request(retention, Actor::default());
+        let defaults = expired::Request::new(expired::Policy::Report, Actor::default());
+        let older_than = self.expired.older_than.map_or(defaults.older_than, |span| span.0);
+        let none = || "none".to_owned();
+        vec![
+            ("janitor.timezone", self.timezone.clone()),
+            (
+                "janitor.jitter",
+                super::show_duration(self.jitter.map_or_else(Default::default, |span| span.0)),
+            ),
+            ("janitor.purge.schedule", self.purge.schedule.clone()),
+            ("janitor.purge.batch_size", purge.batch_size.to_string()),
+            (
+                "janitor.purge.max_rows",
+                purge.max_rows.map_or_else(none, |rows| rows.to_string()),
+            ),
+            (
+                "janitor.purge.max_duration",
+                purge.max_duration.map_or_else(none, super::show_duration),
+            ),
+            ("janitor.purge.pause", super::show_duration(purge.pause)),
+            ("janitor.expired.schedule", self.expired.schedule.clone()),
+            ("janitor.expired.older_than", super::show_duration(older_than)),
+            (
+                "janitor.expired.limit",
+                self.expired.limit.unwrap_or(defaults.limit).to_string(),
+            ),
+            (
+                "janitor.expired.policy",
+                format!("{:?}", self.expired.policy).to_lowercase(),
+            ),
+            (
+                "janitor.expired.accept_double_charge",
+                self.expired.accept_double_charge.to_string(),
+            ),
+        ]
+    }
+
     /// The daemon's configuration, checked. `providers`: whether any is configured.
     pub(crate) fn resolve(
         &self,

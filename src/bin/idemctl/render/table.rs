@@ -1,0 +1,45 @@
+//! Tables that fit the terminal: columns are left out by priority rather than lines wrapped.
+
+use std::io::IsTerminal;
+
+use super::Item;
+
+/// Blanks between two columns.
+const GAP: usize = 2;
+
+/// The columns there is room for on this terminal; all of them where stdout is none.
+pub(super) fn fitting<I: Item>(cells: &[Vec<String>]) -> Vec<usize> {
+    let terminal = std::io::stdout().is_terminal();
+    let width = terminal
+        .then(terminal_size::terminal_size)
+        .flatten()
+        .map(|(width, _)| usize::from(width.0))
+        .filter(|width| *width > 0);
+    choose::<I>(cells, width.unwrap_or(usize::MAX))
+}
+
+fn choose<I: Item>(cells: &[Vec<String>], room: usize) -> Vec<usize> {
+    let widths: Vec<usize> = I::COLUMNS
+        .iter()
+        .enumerate()
+        .map(|(column, name)| {
+            let widest = cells.iter().map(|row| width(&row[column]));
+            widest.max().unwrap_or(0).max(name.len())
+        })
+        .collect();
+    let mut kept: Vec<usize> = (0..I::COLUMNS.len()).collect();
+    for name in I::DISPENSABLE {
+        let total: usize = kept.iter().map(|column| widths[*column] + GAP).sum();
+        // Nothing follows the last column.
+        if total.saturating_sub(GAP) <= room {
+            break;
+        }
+        kept.retain(|column| I::COLUMNS[*column] != *name);
+    }
+    kept
+}
+
+/// How many places a text takes on a terminal.
+fn width(text: &str) -> usize {
+    tabled::grid::util::string::get_line_width(text)
+}

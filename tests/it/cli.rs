@@ -1,0 +1,16 @@
+//! The command line as its contract has it: what is printed where, exit codes, and what stays unchanged.
+
+mod bad_input;
+mod config;
+mod fixture;
+mod help;
+mod hostile;
+mod inspect;
+mod list;
+mod output;
+mod prompt;
+mod provider;
+mod readme;
+mod release;
+mod server_trouble;
+mod signals;

@@ -1,0 +1,102 @@
+//! What the README promises: its table of exit codes, and every command in it.
+
+use std::path::Path;
+
+use super::fixture::{SECRET, answering, filled, provider};
+use crate::support::Run;
+
+fn file(path: &str) -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+}
+
+#[test]
+fn the_table_of_exit_codes_is_the_one_in_the_code() {
+    let readme = file("README.md");
+    let (_, table) = readme
+        .split_once("| code | meaning |\n| --- | --- |\n")
+        .expect("a table `| code | meaning |`");
+    let promised: Vec<(u8, String)> = table
+        .lines()
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| {
+            let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+            (cells[0].parse().unwrap(), cells[1].to_lowercase())
+        })
+        .collect();
+    let code = file("src/bin/idemctl/exit.rs");
+    let (_, list) = code.split_once("pub(crate) enum Exit {").unwrap();
+    let (list, _) = list.split_once("\n}").unwrap();
+    let mut defined = Vec::new();
+    let mut meaning = String::new();
+    for line in list.lines().map(str::trim) {
+        if let Some(text) = line.strip_prefix("/// ") {
+            text.trim_end_matches('.').clone_into(&mut meaning);
+        } else if let Some((_, code)) = line.trim_end_matches(',').split_once(" = ") {
+            defined.push((code.parse::<u8>().unwrap(), meaning.to_lowercase()));
+        }
+    }
+    let codes = |list: &[(u8, String)]| list.iter().map(|(code, _)| *code).collect::<Vec<_>>();
+    assert_eq!(codes(&promised), codes(&defined));
+    for ((code, promised), (_, defined)) in promised.iter().zip(&defined) {
+        let word = |text: &str| {
+            text.split([' ', ':', ',', '.'])
+                .next()
+                .unwrap_or_default()
+                .to_owned()
+        };
+        assert_eq!(
+            word(promised),
+            word(defined),
+            "code {code}: {promised:?} against {defined:?}"
+        );
+    }
+}
+
+/// Each line of each block of commands, with the exit code that it promises.
+fn lines(readme: &str) -> Vec<(String, i32)> {
+    let mut lines = Vec::new();
+    let mut inside = false;
+    for line in readme.lines() {
+        if line.starts_with("```") {
+            inside = line == "```sh";
+        } else if inside && line.contains("idemctl ") {
+            let (command, comment) = line.split_once(" #").unwrap_or((line, ""));
+            let exit = comment.trim().strip_prefix("exit ");
+            let exit = exit.map_or(0, |exit| exit.split(' ').next().unwrap().parse().unwrap());
+            lines.push((command.trim().to_owned(), exit));
+        }
+    }
+    lines
+}
+
+/// The keys are those of the test's fixture; the provider says that `order-1` was charged, and knows of no other.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_command_in_it_runs() {
+    let cli = filled().await;
+    cli.execute(
+        "update idempotency set order_id = 'unheard-of', provider = 'acme' where client_id = 'shop-9'",
+    )
+    .await;
+    let config = cli.config(&provider("acme", answering(&[("order-1", "succeeded")]).await));
+    let commands = lines(&file("README.md"));
+    assert!(commands.len() >= 20, "{commands:?}");
+    let bin = Path::new(env!("CARGO_BIN_EXE_idemctl"))
+        .parent()
+        .unwrap()
+        .to_string_lossy()
+        .into_owned();
+    for (line, exit) in commands {
+        let run = Run::new(
+            "/bin/bash",
+            &["-o", "pipefail", "-c", &format!("PATH={bin}:$PATH; {line}")],
+        );
+        let output = run
+            .on(&cli.db.url)
+            .env("IDEMCTL_CONFIG", &config)
+            .env("ACME_KEY", SECRET)
+            .run()
+            .await;
+        assert_eq!(output.code, exit, "{line}: {}", output.transcript());
+        assert!(!output.transcript().contains(SECRET));
+    }
+}
