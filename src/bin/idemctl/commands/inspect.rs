@@ -63,11 +63,15 @@ pub(crate) async fn run(context: &Context, args: InspectArgs) -> Result<Exit> {
 
 /// One screen; with `--provider` the code tells whether the provider could say.
 async fn show(context: &Context, args: &InspectArgs, report: inspect::Report) -> Result<Exit> {
-    let answer = if args.provider { Some(context.ask_about(&report.record).await?.ok_or_else(|| {
-        CliError::usage(
-            "nobody can be asked: the row names no provider, and not exactly one is configured",
-        )
-    })?) } else { None };
+    let answer = if args.provider {
+        Some(context.ask_about(&report.record).await?.ok_or_else(|| {
+            CliError::usage(
+                "nobody can be asked: the row names no provider, and not exactly one is configured",
+            )
+        })?)
+    } else {
+        None
+    };
     let providers = &context.settings.config.providers;
     let can_ask = report
         .record

@@ -119,9 +119,13 @@ fn log(event: Event<'_>) {
                 tracing::info!(%job, "run done: {done}");
             }
         }
-        Event::NotRun { job, cause, again_in } => if let Some(wait) = again_in {
-            tracing::warn!(%job, again_in_ms = wait.as_millis(), "couldn't run, trying again: {cause}");
-        } else { tracing::error!(%job, "couldn't run, next try on schedule: {cause}") },
+        Event::NotRun { job, cause, again_in } => {
+            if let Some(wait) = again_in {
+                tracing::warn!(%job, again_in_ms = wait.as_millis(), "couldn't run, trying again: {cause}");
+            } else {
+                tracing::error!(%job, "couldn't run, next try on schedule: {cause}")
+            }
+        }
         _ => {}
     }
 }

@@ -91,12 +91,13 @@ fn list(context: &Context) -> Result<Exit> {
 
 async fn key(context: &Context, args: &ProviderKeyArgs) -> Result<Exit> {
     let id = args.key.id()?;
-    let (operation, named) = if let Some(operation) = &args.operation { (Some(operation.clone()), None) } else {
+    let (operation, named) = if let Some(operation) = &args.operation {
+        (Some(operation.clone()), None)
+    } else {
         let (connection, store) = context.open().await?;
         let Some(record) = store.get(&connection, &id).await? else {
-            return Err(CliError::new(Exit::NotFound, format!("no key {id}")).hint(
-                "name the operation with --operation to compute the provider key without the row",
-            ));
+            return Err(CliError::new(Exit::NotFound, format!("no key {id}"))
+                .hint("name the operation with --operation to compute the provider key without the row"));
         };
         (record.operation, record.provider)
     };
