@@ -18,18 +18,26 @@ async fn proxied(table: &Table) -> (Proxy, String) {
     (proxy, url)
 }
 
+/// Holds up whatever writes into the table.
+const TABLE: &str = "lock table idempotency in exclusive mode";
+/// Holds up whatever changes a row that is there.
+const ROW: &str = "select from idempotency for update";
+
 /// Runs `work` on a connection whose answer is cut off after the server has committed, which `committed` tells.
-async fn cut_off<T>(table: &Table, committed: &str, work: impl AsyncFnOnce(&Client) -> T) -> T {
+async fn cut_off<T>(
+    table: &Table,
+    lock_with: &str,
+    committed: &str,
+    work: impl AsyncFnOnce(&Client) -> T,
+) -> T {
     let (proxy, url) = proxied(table).await;
     let client = connect(&url).await;
     // The server is held up, so that the question has arrived before the network goes silent.
     let mut locker = table.db.connect().await;
     let lock = locker.transaction().await.unwrap();
-    lock.batch_execute("lock table idempotency in exclusive mode")
-        .await
-        .unwrap();
-    let waiting = "select exists (select from pg_locks l join pg_database d on d.oid = l.database
-                                   where d.datname = current_database() and not l.granted)";
+    lock.batch_execute(lock_with).await.unwrap();
+    let waiting = "select exists (select from pg_stat_activity where datname = current_database()
+                                   and wait_event_type = 'Lock')";
     let storm = async {
         table.until(waiting).await;
         proxy.hold();
@@ -46,7 +54,7 @@ async fn a_claim_is_recognised_by_its_own_request_only() {
         let (keys, client) = (&table.keys, &table.db.client);
         let own = request("k");
         let claimed = "select exists (select from idempotency where key = 'k')";
-        let error = cut_off(&table, claimed, async |cut| {
+        let error = cut_off(&table, TABLE, claimed, async |cut| {
             keys.reserve(cut, &own).await.unwrap_err()
         })
         .await;
@@ -76,7 +84,7 @@ async fn a_takeover_is_recognised_too() {
     table.lapse("k").await;
     let own = request("k");
     let taken = "select attempt = 2 from idempotency where key = 'k'";
-    cut_off(&table, taken, async |cut| {
+    cut_off(&table, ROW, taken, async |cut| {
         keys.reserve(cut, &own).await.unwrap_err()
     })
     .await;
@@ -116,7 +124,7 @@ async fn a_completion_is_recognised_by_its_own_lease_only() {
                 .with_header("Content-Type", "application/json")
                 .unwrap();
             let done = "select status = 'done' from idempotency where key = 'k'";
-            let error = cut_off(&table, done, async |cut| {
+            let error = cut_off(&table, ROW, done, async |cut| {
                 lease.complete(cut, &answer).await.unwrap_err()
             })
             .await;
@@ -137,10 +145,10 @@ async fn after_a_renewal_without_an_answer_the_token_alone_decides() {
     let table = Table::new().await;
     let (keys, client) = (&table.keys, &table.db.client);
     let mut lease = acquire(keys, client, &short("k")).await;
-    let renewed = "select locked_until > created_at + interval '1100 ms' from idempotency where key = 'k'";
-    let second = std::time::Duration::from_secs(1);
-    cut_off(&table, renewed, async |cut| {
-        lease.renew(cut, second).await.unwrap_err()
+    let renewed = "select locked_until > created_at + interval '1500 ms' from idempotency where key = 'k'";
+    let extra = std::time::Duration::from_secs(2);
+    cut_off(&table, ROW, renewed, async |cut| {
+        lease.renew(cut, extra).await.unwrap_err()
     })
     .await;
     table.over("k").await;
