@@ -12,7 +12,7 @@ use crate::support::{Run, connect};
 /// What a client decides about a lease that is alive, one that is over by a second, and one with a second left.
 async fn decisions(keys: &Idempotency, client: &Client) -> Vec<String> {
     let mut said = Vec::new();
-    let long = request("k").lease(std::time::Duration::from_secs(300)).unwrap();
+    let long = request("k").lease(std::time::Duration::from_mins(5)).unwrap();
     let _first = acquire(keys, client, &long).await;
     for (moved, key) in [("0 s", "k"), ("298 s", "k"), ("301 s", "k")] {
         client
@@ -124,11 +124,6 @@ async fn the_clients_clock_changes_nothing() {
             .lines()
             .find_map(|line| line.split("off by ").nth(1))
             .unwrap();
-        assert_eq!(
-            off.trim_start_matches("-0").is_empty() || off == minutes,
-            true,
-            "{output}"
-        );
         assert!(minutes == "0" || off == minutes, "the clock was wrong: {output}");
         assert!(output.contains(&format!("decided {EXPECTED:?}")), "{output}");
     }
