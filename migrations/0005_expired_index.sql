@@ -3,7 +3,7 @@
 --   update that completes a key touches an indexed predicate and cannot be HOT). It holds only the keys in progress.
 -- Lock: SHARE UPDATE EXCLUSIVE; readers and writers go on. On a partitioned table the index is made on the
 --   parent alone, concurrently on each leaf, and then attached.
--- Time: one scan of the table and a wait for the transactions that are open: about a second per million rows.
+-- Time: one scan of the table and a wait for the transactions that are open; it grows with the table.
 --   Outside any transaction; an interrupted build leaves an invalid index, which the next run replaces.
 
 create index {concurrently} if not exists {index} on {target} (locked_until) where status = 'in_progress';

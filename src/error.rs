@@ -161,11 +161,10 @@ impl From<tokio_postgres::Error> for Error {
             Some("42P01" | "42703" | "3F000") => Self::Schema {
                 what: describe(&error),
             },
-            Some(_) => Self::Database(error),
             None if error.is_closed() || is_io(&error) => Self::Unreachable {
                 what: describe(&error),
             },
-            None => Self::Database(error),
+            _ => Self::Database(error),
         }
     }
 }

@@ -97,6 +97,9 @@ pub struct StatusQuery {
     pub attempted_at_age: Option<Duration>,
     /// How long ago the first attempt began, by the database's clock: where a window has to begin.
     pub first_attempted_at_age: Option<Duration>,
+    /// How many attempts there were, as far as is known. After several, one that failed proves nothing about a
+    /// later one that the provider may not show yet.
+    pub attempts: Option<u32>,
 }
 
 impl StatusQuery {
@@ -106,6 +109,16 @@ impl StatusQuery {
             order_id: order_id.into(),
             attempted_at_age: None,
             first_attempted_at_age: None,
+            attempts: None,
+        }
+    }
+
+    /// Says how many attempts there were.
+    #[must_use]
+    pub fn attempts(self, attempts: u32) -> Self {
+        Self {
+            attempts: Some(attempts),
+            ..self
         }
     }
 

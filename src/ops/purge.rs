@@ -282,11 +282,18 @@ async fn all(
     request.check()?;
     let deadline = request.max_duration.and_then(|limit| started.checked_add(limit));
     let limits = walk::Limits { stop, deadline };
-    walk::rows(conn, store, request, progress, &limits, report).await?;
+    let left_from = walk::rows(conn, store, request, progress, &limits, report).await?;
     if matches!(report.stopped, Stopped::Done | Stopped::MaxRows) {
         events::purge(conn, store, request, &limits, report).await?;
     }
-    match backlog(conn, store, &request.retention).await {
+    // Behind the walk nothing is left, only the index entries of what was deleted, which would take longer to
+    // step over than the rows took to delete. After a dry run everything is left.
+    let left_from = if request.dry_run {
+        Timestamp::NEG_INFINITY
+    } else {
+        left_from
+    };
+    match backlog_from(conn, store, &request.retention, left_from).await {
         Ok(backlog) => report.backlog = Some(backlog),
         // The count is a courtesy: it may be too much for the time limit where the purge is not.
         Err(error) if walk::is_time_limit(&error) => tracing::warn!(%error, "could not count the backlog"),
@@ -298,11 +305,19 @@ async fn all(
 
 /// Counts what a purge with this retention would delete now.
 pub async fn backlog(conn: &Connection, store: &Store, retention: &Retention) -> Result<Backlog> {
+    backlog_from(conn, store, retention, Timestamp::NEG_INFINITY).await
+}
+
+async fn backlog_from(
+    conn: &Connection,
+    store: &Store,
+    retention: &Retention,
+    from: Timestamp,
+) -> Result<Backlog> {
     // One more than the cap tells "exactly the cap" from "more".
     let limit = i64::try_from(BACKLOG_CAP + 1).unwrap_or(i64::MAX);
-    let rows = store
-        .purge_backlog(conn, Ttl::new(retention.done, retention.failed), limit)
-        .await?;
+    let ttl = Ttl::new(retention.done, retention.failed);
+    let rows = store.purge_backlog(conn, ttl, limit, from).await?;
     Ok(Backlog {
         rows: rows.min(BACKLOG_CAP),
         capped: rows > BACKLOG_CAP,

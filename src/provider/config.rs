@@ -65,8 +65,14 @@ pub struct ProviderConfig {
     #[serde(default, deserialize_with = "duration")]
     pub lag: Option<Duration>,
     /// HTTP statuses that mean "not found": 204 or 4xx other than those about credentials and load; by default
-    /// 404. A page of HTML with such a status is not taken for the API's own answer.
+    /// 404 where the order id stands in the path, and none where it stands in the query alone: there a 404 says
+    /// that the address is wrong. A page of HTML with such a status is not taken for the API's own answer.
     pub miss_status: Option<Vec<u16>>,
+    /// Whether an answer in which `find` leads to nothing means "not found". By default it means that nobody
+    /// knows: an error may come with status 200 and no payment in it. An empty array and null always mean "not
+    /// found".
+    #[serde(default)]
+    pub absent_is_miss: bool,
     /// What to store when a payment is found charged.
     pub response: Option<ResponseConfig>,
     /// A PEM file of certificates to trust besides those of the system.

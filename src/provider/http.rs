@@ -38,6 +38,7 @@ struct Reading {
     order_id: Option<Pointer>,
     verdicts: BTreeMap<String, Verdict>,
     miss_status: Vec<u16>,
+    absent_is_miss: bool,
 }
 
 /// What an answer holds for an order.
@@ -85,7 +86,8 @@ impl HttpProvider {
                 .as_ref()
                 .ok_or_else(|| missing("verdicts"))?
                 .checked(name)?,
-            miss_status: miss_status(name, config.miss_status.as_deref())?,
+            miss_status: miss_status(name, config.miss_status.as_deref(), url.is_in_path())?,
+            absent_is_miss: config.absent_is_miss,
         };
         let response = config
             .response
@@ -167,6 +169,7 @@ impl HttpProvider {
         let scalar = |pointer: &Option<Pointer>| pointer.as_ref()?.find(&payment)?.scalar_text();
         let raw_status = status.find(&payment).and_then(Value::scalar_text);
         let mut answer = match raw_status.as_ref().map(|raw| (raw, verdicts.get(raw))) {
+            Some((_, Some(Verdict::NotCharged))) => self.not_charged(query, evidence),
             Some((_, Some(verdict))) => ProviderStatus::new(&self.name, &query.order_id, *verdict, evidence),
             Some((raw, None)) => {
                 let reason = format!(
@@ -187,6 +190,26 @@ impl HttpProvider {
         answer.raw_status = raw_status;
         answer.payment = Some(Payment(payment));
         answer
+    }
+
+    /// The payment that was found failed; but unless it is known to be of the only attempt, a later one may not
+    /// be visible yet.
+    fn not_charged(&self, query: &StatusQuery, evidence: String) -> ProviderStatus {
+        let LookUp::Exact { lag } = self.facts.look_up else {
+            return self.unknown(query, evidence, "the look-up is not exact".to_owned().into());
+        };
+        let settled = query.attempts == Some(1) || query.attempted_at_age.is_some_and(|age| age >= lag);
+        if settled {
+            return ProviderStatus::new(&self.name, &query.order_id, Verdict::NotCharged, evidence);
+        }
+        let trouble = Trouble {
+            reason: format!(
+                "an attempt failed, but unless it was the only one, a later one may not be visible until {} after it",
+                crate::duration::format(lag)
+            ),
+            not_before: query.attempted_at_age.map(|age| lag.saturating_sub(age)),
+        };
+        self.unknown(query, evidence, trouble)
     }
 
     fn unknown(&self, query: &StatusQuery, evidence: String, trouble: Trouble) -> ProviderStatus {
@@ -243,6 +266,10 @@ impl Reading {
         };
         let at = self.find.to_string();
         match self.find.find(&document) {
+            None if !self.absent_is_miss => Found::Unclear(format!(
+                "the answer has nothing at {at:?}: an error, or another form of answer than configured \
+                 (absent_is_miss = true, if that means that there is no payment)"
+            )),
             None | Some(Value::Null) => Found::Miss(format!("nothing at {at:?}")),
             Some(Value::Array(payments)) if payments.is_empty() => {
                 Found::Miss(format!("no payment at {at:?}"))
@@ -283,8 +310,8 @@ fn exact(value: &Value) -> Option<Box<RawValue>> {
         .then(|| RawValue::from_string(value.compact()).ok())?
 }
 
-fn miss_status(name: &str, given: Option<&[u16]>) -> Result<Vec<u16>> {
-    let given = given.unwrap_or(&[404]);
+fn miss_status(name: &str, given: Option<&[u16]>, in_path: bool) -> Result<Vec<u16>> {
+    let given = given.unwrap_or(if in_path { &[404] } else { &[] });
     for code in given {
         let about_us = matches!(code, 401 | 403 | 407 | 408 | 429);
         if about_us || !(*code == 204 || (400..=499).contains(code)) {

@@ -20,6 +20,7 @@ pub(super) struct UrlTemplate {
     /// Scheme, host and port, for messages: a query may hold a secret.
     origin: String,
     https: bool,
+    in_path: bool,
 }
 
 impl UrlTemplate {
@@ -72,7 +73,14 @@ impl UrlTemplate {
             text: text.to_owned(),
             origin: url.origin().ascii_serialization(),
             https,
+            in_path: url_path_has_place(text),
         })
+    }
+
+    /// Whether the order id is part of the path, so that the address itself names one order and a 404 can mean
+    /// that there is none. With the id in the query alone, a 404 says that the address is wrong.
+    pub(super) fn is_in_path(&self) -> bool {
+        self.in_path
     }
 
     /// The address for one order.
@@ -124,6 +132,10 @@ fn is_loopback(url: &Url) -> bool {
         }
         None => false,
     }
+}
+
+fn url_path_has_place(text: &str) -> bool {
+    text.split('?').next().is_some_and(|path| path.contains(PLACE))
 }
 
 #[cfg(test)]

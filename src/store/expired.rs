@@ -21,15 +21,16 @@ macro_rules! stuck {
     };
 }
 
-/// The row as it was seen: key `$2`, `$3`, token `$4`, attempt `$5`, and still stuck (`$1` null: in progress,
-/// whatever its lease; only for an operator who takes a live lease away). A retry that took the row
+/// The row as it was seen: key `$2`, `$3`, token `$4`, attempt `$5`, and still stuck with
+/// the same end of its lease `$6`: whatever its holder or another program did since, moved that. (`$1` null: in
+/// progress, whatever its lease; only for an operator who takes a live lease away.) A retry that took the row
 /// over changed the token (or, knowing only the old columns, the lease), so its row is not met.
 macro_rules! as_seen {
     () => {
         concat!(
             "client_id = $2 and key = $3
    and lease_token is not distinct from $4 and attempt = $5 and status = 'in_progress'
-   and ($1::float8 is null or locked_until <= now() - make_interval(secs => $1))"
+   and ($1::float8 is null or locked_until = $6 and locked_until <= now() - make_interval(secs => $1))"
         )
     };
 }
@@ -79,7 +80,14 @@ select ",
         as_seen!(),
         " for update"
     ),
-    types: &[Type::FLOAT8, Type::TEXT, Type::TEXT, Type::UUID, Type::INT4],
+    types: &[
+        Type::FLOAT8,
+        Type::TEXT,
+        Type::TEXT,
+        Type::UUID,
+        Type::INT4,
+        Type::TIMESTAMPTZ,
+    ],
 };
 
 const EXPIRED_FAIL: Sql = Sql {
@@ -87,8 +95,8 @@ const EXPIRED_FAIL: Sql = Sql {
     text: concat!(
         "-- idemctl:expired_fail
 update {keys}
-   set status = 'failed', status_code = $6, response = $7::json, response_headers = $8::jsonb,
-       response_body = $9, completed_at = now(), last_error = coalesce(last_error, $10)
+   set status = 'failed', status_code = $7, response = $8::json, response_headers = $9::jsonb,
+       response_body = $10, completed_at = now(), last_error = coalesce(last_error, $11)
  where ",
         as_seen!()
     ),
@@ -98,6 +106,7 @@ update {keys}
         Type::TEXT,
         Type::UUID,
         Type::INT4,
+        Type::TIMESTAMPTZ,
         Type::INT4,
         Type::TEXT,
         Type::TEXT,
@@ -226,6 +235,7 @@ impl Store {
                     /* key */ &seen.id.key(),
                     /* lease_token */ &seen.token,
                     /* attempt */ &seen.attempt,
+                    /* locked_until */ &seen.locked_until,
                 ],
             )
             .await?;
@@ -257,6 +267,7 @@ impl Store {
                     /* key */ &seen.id.key(),
                     /* lease_token */ &seen.token,
                     /* attempt */ &seen.attempt,
+                    /* locked_until */ &seen.locked_until,
                     /* status_code */ &i32::from(response.status_code()),
                     /* response */ &json,
                     /* response_headers */ &headers_text(response),
@@ -285,6 +296,7 @@ impl Store {
                     /* key */ &seen.id.key(),
                     /* lease_token */ &seen.token,
                     /* attempt */ &seen.attempt,
+                    /* locked_until */ &seen.locked_until,
                 ],
             )
             .await?;

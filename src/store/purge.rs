@@ -126,12 +126,13 @@ const PURGE_BACKLOG: Sql = Sql {
         "-- idemctl:purge_backlog
 select count(*) as due
   from (select 1 from {keys}
-         where created_at < now() - make_interval(secs => least($1, $2)) and ",
+         where created_at >= $4 and created_at < now() - make_interval(secs => least($1, $2))
+           and ",
         due!(),
         "
          limit $3) found"
     ),
-    types: &[Type::FLOAT8, Type::FLOAT8, Type::INT8],
+    types: &[Type::FLOAT8, Type::FLOAT8, Type::INT8, Type::TIMESTAMPTZ],
 };
 
 const PURGE_OLDEST: Sql = Sql {
@@ -268,8 +269,14 @@ impl Store {
         )
     }
 
-    /// How many rows are due, counted up to `limit`.
-    pub(crate) async fn purge_backlog(&self, executor: &impl Executor, ttl: Ttl, limit: i64) -> Result<u64> {
+    /// How many rows created at `from` or later are due, counted up to `limit`.
+    pub(crate) async fn purge_backlog(
+        &self,
+        executor: &impl Executor,
+        ttl: Ttl,
+        limit: i64,
+        from: Timestamp,
+    ) -> Result<u64> {
         let statement = self.statement(&PURGE_BACKLOG);
         let answer = executor
             .run(
@@ -278,6 +285,7 @@ impl Store {
                     /* done */ &ttl.done,
                     /* failed */ &ttl.failed,
                     /* limit */ &limit,
+                    /* from */ &from,
                 ],
             )
             .await?;

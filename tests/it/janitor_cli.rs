@@ -257,6 +257,10 @@ async fn once_and_check() {
             "[janitor.expired]\naccept_double_charge = true\n",
             "accept_double_charge",
         ),
+        (
+            "[janitor.expired]\npolicy = \"release\"\n[providers.acme]\nkind = \"http\"\nurl = \"https://a.example/{order_id}\"\n",
+            "accept_double_charge",
+        ),
         ("[janitor]\njitter = \"2h\"\n", "jitter"),
         ("[retention]\ndone = \"10s\"\n", "retention.done"),
     ] {

@@ -47,8 +47,9 @@ async fn dump(client: &Client, schema: &str) -> String {
                        (select inhparent::regclass from pg_inherits where inhrelid = i.indexrelid))
            from pg_index i join pg_class c on c.oid = i.indrelid
           where c.relnamespace = $1::text::regnamespace",
+        // From PostgreSQL 18 on, "not null" is a constraint of its own too.
         "select format('constraint %s %s', conname, pg_get_constraintdef(oid))
-           from pg_constraint where connamespace = $1::text::regnamespace",
+           from pg_constraint where contype <> 'n' and connamespace = $1::text::regnamespace",
     ] {
         let rows = client
             .query(query, &[&schema])

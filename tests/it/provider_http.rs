@@ -138,7 +138,7 @@ async fn a_miss_counts_only_when_the_lag_has_passed_since_the_last_attempt() {
     ];
     for reply in misses {
         let server = Server::start(vec![reply]).await;
-        let adapter = adapter(&server, "");
+        let adapter = adapter(&server, "miss_status = [404]\nabsent_is_miss = true");
         let query = StatusQuery::new("order-1");
         let status = adapter.status(&query).await;
         assert!(
@@ -163,6 +163,45 @@ async fn a_miss_counts_only_when_the_lag_has_passed_since_the_last_attempt() {
     }
     let status = one(Reply::json(200, r#"{"data":[]}"#), "lag = \"2h\"").await;
     assert_eq!(status.not_before, Some(Duration::from_hours(1)));
+}
+
+#[tokio::test]
+async fn a_failed_attempt_says_nothing_of_a_later_one_that_may_still_be_invisible() {
+    let server = Server::start(vec![Reply::json(
+        200,
+        r#"{"data":[{"id":"p1","status":"failed"}]}"#,
+    )])
+    .await;
+    let adapter = adapter(&server, "");
+    let query = StatusQuery::new("order-1").attempted_at_age(Duration::from_secs(20));
+    assert_eq!(
+        adapter.status(&query).await.verdict,
+        Verdict::Unknown,
+        "how many attempts is not known"
+    );
+    let once = adapter.status(&query.clone().attempts(1)).await;
+    assert_eq!(once.verdict, Verdict::NotCharged);
+    let twice = adapter.status(&query.clone().attempts(2)).await;
+    assert!(
+        reason(&twice).contains("a later one may not be visible"),
+        "{twice:?}"
+    );
+    assert_eq!(twice.not_before, Some(Duration::from_secs(40)));
+    let later = query.attempted_at_age(Duration::from_mins(1)).attempts(2);
+    assert_eq!(adapter.status(&later).await.verdict, Verdict::NotCharged);
+}
+
+#[tokio::test]
+async fn a_wrong_address_or_an_error_in_disguise_is_no_miss_unless_configured() {
+    // With the order id in the query alone, 404 says that the address is wrong.
+    let in_query = one(Reply::json(404, r#"{"message":"no Route matched"}"#), "").await;
+    assert!(reason(&in_query).contains("HTTP 404"), "{in_query:?}");
+    let server = Server::start(vec![Reply::json(404, "{}")]).await;
+    let in_path = adapter_at(&format!("http://{}/v1/payments/{{order_id}}", server.address), "");
+    assert_eq!(ask(&in_path).await.verdict, Verdict::NotCharged);
+    // An error may come with status 200.
+    let error = one(Reply::json(200, r#"{"error":{"code":"internal"}}"#), "").await;
+    assert!(reason(&error).contains("absent_is_miss"), "{error:?}");
 }
 
 #[tokio::test]
@@ -203,7 +242,7 @@ async fn what_is_no_answer_of_the_api_is_never_a_miss() {
     ];
     // Side by side, because those that may pass are asked again with growing waits.
     let checks = cases.into_iter().map(|(reply, expected)| async move {
-        let status = one(reply, "").await;
+        let status = one(reply, "miss_status = [404]").await;
         assert!(reason(&status).contains(expected), "{expected}: {status:?}");
     });
     futures_util::future::join_all(checks).await;
@@ -305,10 +344,10 @@ async fn slow_answers_count_and_hanging_ones_end() {
     let slow = Reply::Slow(Duration::from_millis(300), Box::new(charged()));
     assert_eq!(one(slow, "").await.verdict, Verdict::Charged);
     let head_only = b"HTTP/1.1 200 OK\r\ncontent-length: 30\r\n\r\n{\"data\":".to_vec();
-    let trickle = Reply::Slow(Duration::from_millis(10), Box::new(Reply::Raw(head_only)));
     for (reply, expected) in [
         (Reply::Hang, "no answer within 400ms"),
-        (trickle, "cannot be reached"),
+        (Reply::Stall(b"HTTP/1.1 2".to_vec()), "no answer within 400ms"),
+        (Reply::Stall(head_only), "no answer within 400ms"),
     ] {
         let begun = Instant::now();
         let status = one(reply, "timeout = \"400ms\"").await;

@@ -23,7 +23,11 @@ pub(crate) struct Fixture {
 }
 
 pub(crate) async fn fixture() -> Fixture {
-    let db = database().await;
+    migrated(database().await).await
+}
+
+/// The same, on a database that may already hold a table.
+pub(crate) async fn migrated(db: Database) -> Fixture {
     migrate::run(&db.settings(), None, &migrate::Options::default())
         .await
         .unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use idemctl::connect::Connection;
 use idemctl::ops::actor::Actor;
-use idemctl::provider::{Provider, ProviderConfig, ProviderStatus, StatusQuery, Surroundings};
+use idemctl::provider::{Provider, ProviderConfig, ProviderStatus, StatusQuery, Surroundings, Verdict};
 use idemctl::record::Record;
 use idemctl::store::Store;
 
@@ -103,25 +103,36 @@ impl Context {
         Ok(Some(idemctl::provider::build(name, config, &surroundings)?))
     }
 
-    /// Asks the row's provider what became of it; `None` where nobody can be asked: the row names no provider
-    /// and not exactly one is configured.
+    /// Asks about a row: the provider that it names, else the one that the operator names, else the only one
+    /// that is configured. `None` where no provider is configured at all and the row names none.
     ///
-    /// A provider that the row names and nobody configured is an error: money may hang on it.
-    pub(crate) async fn ask_about(&self, record: &Record) -> Result<Option<ProviderStatus>> {
-        let providers = &self.settings.config.providers;
-        if record.provider.is_none() && providers.len() != 1 {
-            return Ok(None);
-        }
-        let Some(provider) = self.provider_if_any(record.provider.as_deref())? else {
+    /// A provider that the row names and nobody configured, and a choice of several, are errors: money may hang
+    /// on it. A miss of a provider that the row does not name proves nothing: another one may have been charged.
+    pub(crate) async fn ask_about(
+        &self,
+        record: &Record,
+        named: Option<&str>,
+    ) -> Result<Option<ProviderStatus>> {
+        let name = record.provider.as_deref().or(named);
+        let Some(provider) = self.provider_if_any(name)? else {
             return Ok(None);
         };
-        Ok(Some(provider.status(&query(record)).await))
+        let mut status = provider.status(&query(record)).await;
+        if name.is_none() && status.verdict == Verdict::NotCharged && status.payment.is_none() {
+            status.verdict = Verdict::Unknown;
+            status.reason = Some(
+                "no payment was found, but the row does not say that this provider was used; name it with --provider"
+                    .to_owned(),
+            );
+        }
+        Ok(Some(status))
     }
 }
 
 /// The last attempt may have reached the provider until its lease ended; while the lease is alive, until now.
 fn query(record: &Record) -> StatusQuery {
-    let query = StatusQuery::new(record.order_id());
+    let query =
+        StatusQuery::new(record.order_id()).attempts(u32::try_from(record.attempt).unwrap_or(u32::MAX));
     let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds.max(0.0)).ok();
     let query = match record.lease_remaining_seconds.and_then(|rest| seconds(-rest)) {
         Some(age) => query.attempted_at_age(age),

@@ -43,12 +43,12 @@ impl Printer {
     }
 
     /// The format, for what only one of them needs.
-    pub(crate) fn format(&self) -> Format {
+    pub(crate) fn format(self) -> Format {
         self.format
     }
 
     /// One document.
-    pub(crate) fn document(&self, view: &impl Document) -> Result<()> {
+    pub(crate) fn document(self, view: &impl Document) -> Result<()> {
         let mut out = stdout(self.format);
         match self.format {
             Format::Table => view.text(&mut out)?,
@@ -68,21 +68,21 @@ impl Printer {
     }
 
     /// Starts a list whose items come page by page, so that memory does not grow with the list.
-    pub(crate) fn list(&self) -> List {
+    pub(crate) fn list(self) -> List {
         List {
             format: self.format,
             out: stdout(self.format),
             written: 0,
         }
     }
+}
 
-    /// Plain text of a command whose output is text by nature (SQL, a URL).
-    pub(crate) fn raw(&self, text: &str) -> Result<()> {
-        let mut out = stdout(Format::Json);
-        out.write_all(text.as_bytes())?;
-        out.flush()?;
-        Ok(())
-    }
+/// Plain text of a command whose output is text by nature (SQL, a URL).
+pub(crate) fn raw(text: &str) -> Result<()> {
+    let mut out = stdout(Format::Json);
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
 }
 
 /// stdout; for people without colour codes where they are not wanted, for programs byte for byte.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+#[cfg(feature = "operate")]
 use super::Value;
 
 /// A checked JSON Pointer.

@@ -201,10 +201,17 @@ impl Runner<'_> {
                     ),
                 });
             }
-            self.still_locked(lock).await?;
-            if self.act(migration, &next).await? {
-                done.push(next);
+            if let Some(table) = next.after_builders_on {
+                self.wait_for_builders(table).await?;
+                // Whoever was at it may have finished between our look and our question: look again.
+                let now = index_actions(migration, &self.look().await?)?;
+                if now.first() != Some(&next) {
+                    continue;
+                }
             }
+            self.still_locked(lock).await?;
+            self.act(migration, &next).await?;
+            done.push(next);
         };
         if pending {
             let statement = sql::record(&situation.tables);
@@ -221,28 +228,23 @@ impl Runner<'_> {
         self.look().await
     }
 
-    /// One step towards an index; false when things have to be looked at again first.
-    async fn act(&mut self, migration: &Migration, action: &Action) -> Result<bool> {
-        if let Some(table) = action.after_builders_on
-            && self.wait_for_builders(table).await?
-        {
-            return Ok(false);
-        }
+    /// One step towards an index.
+    async fn act(&mut self, migration: &Migration, action: &Action) -> Result<()> {
         if !action.concurrently {
-            self.patiently(migration, std::slice::from_ref(&action.sql), None)
-                .await?;
-            return Ok(true);
+            return self
+                .patiently(migration, std::slice::from_ref(&action.sql), None)
+                .await;
         }
         match self.worker.run(&sql::command(&action.sql), &[]).await {
-            Ok(_) => Ok(true),
+            Ok(_) => Ok(()),
             // A deadlock ended the build; what it left is dropped in the next round.
-            Err(error) if is_lock_trouble(&error) => Ok(true),
+            Err(error) if is_lock_trouble(&error) => Ok(()),
             Err(error) => Err(in_file(migration, error)),
         }
     }
 
-    /// Waits for whoever is still building an index that looks abandoned; says whether there was one.
-    async fn wait_for_builders(&self, table: u32) -> Result<bool> {
+    /// Waits for whoever is still building an index that looks abandoned.
+    async fn wait_for_builders(&self, table: u32) -> Result<()> {
         let mut seen = Vec::new();
         for delay in backoff(None) {
             let pids = sql::builders(&*self.worker, table).await?;
@@ -265,7 +267,7 @@ impl Runner<'_> {
             }
             tokio::time::sleep(delay).await;
         }
-        Ok(!seen.is_empty())
+        Ok(())
     }
 
     /// Runs statements in one transaction, with the migration's record when tables are given; asks for locks with

@@ -128,10 +128,13 @@ struct Walk<'a, P> {
     ttl: Ttl,
     cutoff: Timestamp,
     place: Place,
+    /// Creation time of the first rows that were stepped over.
+    first_skipped: Option<Timestamp>,
     pace: Pace,
 }
 
-/// Purges the rows; what was done, and why it ended, goes into the report as it happens.
+/// Purges the rows; what was done, and why it ended, goes into the report as it happens. Returns the creation
+/// time before which nothing is left that was due.
 pub(super) async fn rows<P: FnMut(&Progress) + Send>(
     conn: &mut Connection,
     store: &Store,
@@ -139,7 +142,7 @@ pub(super) async fn rows<P: FnMut(&Progress) + Send>(
     progress: &mut P,
     limits: &Limits<'_>,
     report: &mut Report,
-) -> Result<()> {
+) -> Result<Timestamp> {
     let ttl = request.ttl();
     // Fixed once: rows that become due during the walk are the next purge's, so the walk has an end.
     let cutoff = store.purge_cutoff(conn, ttl).await?;
@@ -152,6 +155,7 @@ pub(super) async fn rows<P: FnMut(&Progress) + Send>(
         ttl,
         cutoff,
         place: Place::At(Timestamp::NEG_INFINITY),
+        first_skipped: None,
         pace: Pace::new(request.batch_size),
     };
     loop {
@@ -162,11 +166,11 @@ pub(super) async fn rows<P: FnMut(&Progress) + Send>(
         };
         if let Some(stopped) = stopped {
             walk.report.stopped = stopped;
-            return Ok(());
+            return Ok(walk.left_from());
         }
         let Some((slice, next)) = walk.look().await? else {
             walk.report.stopped = Stopped::Done;
-            return Ok(());
+            return Ok(walk.left_from());
         };
         walk.work(&slice, next).await?;
         limits.pause(request.pause).await;
@@ -179,6 +183,14 @@ impl<P: FnMut(&Progress) + Send> Walk<'_, P> {
         self.request
             .max_rows
             .map_or(u64::MAX, |max| max.saturating_sub(self.report.deleted))
+    }
+
+    /// The place, or the first that was stepped over on the way.
+    fn left_from(&self) -> Timestamp {
+        self.first_skipped.unwrap_or(match self.place {
+            Place::At(at) | Place::Pile { at, .. } => at,
+            Place::End => self.cutoff,
+        })
     }
 
     /// Finds the next slice, of no more rows than a batch, and the place behind it; `None` at the end.
@@ -270,6 +282,8 @@ impl<P: FnMut(&Progress) + Send> Walk<'_, P> {
                 let skipped = self.store.purge_count(&*self.conn, self.ttl, slice).await?;
                 tracing::warn!(%error, rows = skipped, "stepping over rows that stay locked");
                 self.report.skipped += skipped;
+                let (Slice::Range { from: at, .. } | Slice::Pile { at, .. }) = slice;
+                self.first_skipped.get_or_insert(*at);
                 self.place = next;
                 self.pace.stepped_over();
             }

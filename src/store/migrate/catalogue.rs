@@ -104,7 +104,8 @@ pub(crate) async fn indexes(executor: &impl Executor, nodes: &[Node]) -> Result<
 
 const BUILDERS: Sql = Sql {
     name: "migrate_builders",
-    // The progress view hides what other roles do, the lock does not. Vacuum and analyze hold the same lock.
+    // The progress view hides what other roles do, the lock does not. Vacuum and analyze hold the same lock. A
+    // build that has let go of its lock and not yet committed shows by its text alone, to its own role.
     text: "-- idemctl:migrate_builders
 select l.pid
   from pg_locks l
@@ -116,7 +117,14 @@ select l.pid
 union
 select p.pid
   from pg_stat_progress_create_index p
- where p.relid = $1 /* table */ and p.datname = current_database() and p.pid <> pg_backend_pid()",
+ where p.relid = $1 /* table */ and p.datname = current_database() and p.pid <> pg_backend_pid()
+union
+select a.pid
+  from pg_stat_activity a
+ where a.datname = current_database() and a.state = 'active' and a.pid <> pg_backend_pid()
+   and a.query ~* '^\\s*(--[^\\n]*\\n\\s*)*(create\\s+(unique\\s+)?index|reindex)\\M'
+   and not exists (select from pg_locks l
+                    where l.pid = a.pid and l.locktype = 'relation' and l.mode = 'ShareUpdateExclusiveLock')",
     types: &[Type::OID],
 };
 

@@ -93,7 +93,7 @@ async fn a_build_that_outlives_its_process_is_waited_for() {
 
     let settings = db.settings();
     let running = tokio::spawn(async move { run(&settings).await });
-    // The new run has the lock and has seen that somebody builds.
+    // The new run is asking, or has asked, who builds: before, during or after the end of that build.
     wait_until(
         &db,
         "select exists (select from pg_stat_activity

@@ -21,11 +21,11 @@ const RELEASED: &[(&str, &str)] = &[
     ),
     (
         "0004_created_at_index.sql",
-        "047f6caef5d2f5870881c8ad5ca8694a7ad29460538955385c576617ab3a7159",
+        "3b788ef79deee28246c2536e9a17706098eb9d023198187ea95f661a9efd49ed",
     ),
     (
         "0005_expired_index.sql",
-        "ba0afd40e95d1e16d71f34c96dcc6c3ad58c773546d27b7e13e543cee4cc2b72",
+        "dd776e5e7e1d9149a877748bc48ea379e690d9ffe1c2a59b4b5b0495ca38a041",
     ),
 ];
 

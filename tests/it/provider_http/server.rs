@@ -15,6 +15,8 @@ pub(crate) enum Reply {
     Http(u16, Vec<(&'static str, String)>, Vec<u8>),
     /// These bytes, and the end.
     Raw(Vec<u8>),
+    /// These bytes, and then nothing for ever.
+    Stall(Vec<u8>),
     /// The connection is reset after the request was read.
     Reset,
     /// Nothing, for ever.
@@ -140,6 +142,10 @@ async fn serve(mut stream: impl Wire, mut reply: Reply, seen: &Mutex<Vec<String>
             [head.into_bytes(), body].concat()
         }
         Reply::Raw(bytes) => bytes,
+        Reply::Stall(bytes) => {
+            let _ = stream.write_all(&bytes).await;
+            return std::future::pending().await;
+        }
         Reply::Reset => {
             // Closing with a linger time of zero sends RST.
             socket2::SockRef::from(stream.tcp())

@@ -215,3 +215,35 @@ async fn old_events_go_in_the_order_of_their_ids() {
     wanted.retention.events = None;
     assert_eq!(f.purge(&wanted).await.events_deleted, 0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_partitioned_table_loses_what_is_due_and_nothing_else() {
+    let db = crate::support::database().await;
+    db.client
+        .batch_execute(
+            "create table idempotency (client_id text, key text, fingerprint text not null,
+                 status text not null default 'in_progress', locked_until timestamptz not null default now(),
+                 status_code int, response json, created_at timestamptz not null default now(),
+                 primary key (client_id, key)) partition by hash (client_id);
+             create table idempotency_0 partition of idempotency for values with (modulus 2, remainder 0);
+             create table idempotency_1 partition of idempotency for values with (modulus 2, remainder 1)",
+        )
+        .await
+        .unwrap();
+    let mut f = super::migrated(db).await;
+    f.done(500, 48).await;
+    f.execute("update idempotency set status = 'in_progress' where key like '%7'")
+        .await;
+    // And a pile, so that keys are compared across partitions.
+    f.execute("update idempotency set created_at = '2020-01-01' where key like 'k1__'")
+        .await;
+    let mut wanted = request();
+    wanted.batch_size = 30;
+    assert_eq!(f.purge(&wanted).await.deleted, 450);
+    assert_eq!(
+        f.number("select count(*) from idempotency where status = 'in_progress'")
+            .await,
+        50
+    );
+    assert_eq!(f.logged().await, 450);
+}

@@ -87,7 +87,9 @@ impl Cluster {
     }
 
     async fn try_start(options: &ClusterOptions) -> idemctl::error::Result<Self> {
-        let binaries = Binaries::find(options.bindir.as_deref())?;
+        // The whole suite against another major version: IDEMCTL_TEST_PG_BINDIR=DIR tests/run
+        let elsewhere = std::env::var_os("IDEMCTL_TEST_PG_BINDIR").map(PathBuf::from);
+        let binaries = Binaries::find(options.bindir.as_deref().or(elsewhere.as_deref()))?;
         let guard = temp_dir();
         let dir = guard.path().to_owned();
         let files = dir.join("files");

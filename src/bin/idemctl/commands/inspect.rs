@@ -13,6 +13,7 @@ use crate::render::inspect::{EventView, InspectView};
 use crate::render::provider::StatusView;
 
 /// Show one key: state, holder, response, history, and what is safe to do next
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[derive(Debug, clap::Args)]
 pub(crate) struct InspectArgs {
     #[command(flatten)]
@@ -64,7 +65,7 @@ pub(crate) async fn run(context: &Context, args: InspectArgs) -> Result<Exit> {
 /// One screen; with `--provider` the code tells whether the provider could say.
 async fn show(context: &Context, args: &InspectArgs, report: inspect::Report) -> Result<Exit> {
     let answer = if args.provider {
-        Some(context.ask_about(&report.record).await?.ok_or_else(|| {
+        Some(context.ask_about(&report.record, None).await?.ok_or_else(|| {
             CliError::usage(
                 "nobody can be asked: the row names no provider, and not exactly one is configured",
             )

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use idemctl::janitor::clock::Clock;
 use idemctl::janitor::service::{self, Event};
-use idemctl::janitor::{Config, run_once};
+use idemctl::janitor::{Config, Done, run_once};
+use idemctl::ops::expired::Policy;
 use tokio::sync::watch;
 
 use crate::cli::GlobalArgs;
@@ -46,14 +47,23 @@ fn config(context: &Context) -> Result<Config> {
     let connection = settings.connection()?;
     let schema = settings.schema.clone();
     let file = &settings.config;
-    file.janitor
-        .resolve(&file.retention, connection, schema, &actor, false)
+    file.janitor.resolve(
+        &file.retention,
+        connection,
+        schema,
+        &actor,
+        !file.providers.is_empty(),
+    )
 }
 
 async fn once(context: &Context, config: &Config, _confirmed: Confirmed) -> Result<Exit> {
     let lifecycle = Lifecycle::install(false)?;
-    let view = OnceView::new(run_once(config, &lifecycle.stop).await?);
+    let round = run_once(config, &lifecycle.stop).await?;
+    let view = OnceView::new(round.done);
     context.printer.document(&view)?;
+    if let Some(cause) = round.ended_by {
+        return Err(CliError::from(cause).before("the other jobs did not run"));
+    }
     if lifecycle.stop.is_soft() {
         return Err(CliError::new(
             Exit::Interrupted,
@@ -105,6 +115,26 @@ fn reload(global: &GlobalArgs) -> Result<Config> {
     )?))
 }
 
+/// Stuck keys that the policy only reports: named, so that somebody looks.
+fn stuck(done: &Done) -> Option<String> {
+    let Done::Expired(Ok(report)) = done else {
+        return None;
+    };
+    if report.policy != Policy::Report || report.stuck == 0 {
+        return None;
+    }
+    let first: Vec<String> = report.first.iter().map(ToString::to_string).collect();
+    let age = report
+        .oldest_seconds
+        .map(|seconds| format!(", the oldest for {}", crate::render::key::age(seconds)))
+        .unwrap_or_default();
+    Some(format!("{report}{age}; first: {}", first.join(", ")))
+}
+
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the library's observer gets the event itself"
+)]
 fn log(event: Event<'_>) {
     match event {
         Event::Scheduled { job, at } => tracing::info!(%job, at = %at.to_rfc3339(), "next run"),
@@ -115,16 +145,25 @@ fn log(event: Event<'_>) {
                 tracing::error!(%job, "run failed: {done}");
             } else if done.is_partial() {
                 tracing::warn!(%job, "run partly done: {done}");
+            } else if let Some(stuck) = stuck(done) {
+                tracing::warn!(%job, "{stuck}");
             } else {
                 tracing::info!(%job, "run done: {done}");
             }
         }
-        Event::NotRun { job, cause, again_in } => {
-            if let Some(wait) = again_in {
-                tracing::warn!(%job, again_in_ms = wait.as_millis(), "couldn't run, trying again: {cause}");
-            } else {
-                tracing::error!(%job, "couldn't run, next try on schedule: {cause}")
-            }
+        Event::NotRun {
+            job,
+            cause,
+            again_in: Some(wait),
+        } => {
+            tracing::warn!(%job, again_in_ms = wait.as_millis(), "couldn't run, trying again: {cause}");
+        }
+        Event::NotRun {
+            job,
+            cause,
+            again_in: None,
+        } => {
+            tracing::error!(%job, "couldn't run, next try on schedule: {cause}");
         }
         _ => {}
     }

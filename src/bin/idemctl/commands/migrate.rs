@@ -64,7 +64,7 @@ async fn show(context: &Context, schema: Option<&str>) -> Result<Exit> {
             printable(&plan.schema)
         );
     }
-    context.printer.raw(&plan.to_sql())?;
+    crate::render::raw(&plan.to_sql())?;
     Ok(Exit::Done)
 }
 

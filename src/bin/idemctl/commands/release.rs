@@ -50,6 +50,9 @@ pub(crate) struct ReleaseArgs {
     /// Take a live lease away too: its holder may be at work this moment
     #[arg(long, conflicts_with = "expired")]
     steal: bool,
+    /// Ask this provider about keys that name none
+    #[arg(long, value_name = "NAME")]
+    provider: Option<String>,
     /// Release although the provider says that money moved, or cannot say; needs --reason
     #[arg(long, requires = "reason")]
     accept_double_charge: bool,
@@ -105,7 +108,7 @@ pub(crate) async fn run(context: &Context, args: ReleaseArgs) -> Result<Exit> {
             view.released.push(ReleasedView::of(&record.id, outcome));
         }
     }
-    let asked = ask_providers(context, ready).await;
+    let asked = ask_providers(context, ready, args.provider.as_deref()).await;
     let mut cleared = Vec::new();
     for (record, answer) in asked {
         match verdict(answer, args.accept_double_charge) {
@@ -141,10 +144,10 @@ type Asked = (Record, Result<Option<ProviderStatus>>);
 const QUESTIONS: usize = 4;
 
 /// Asks about every row before the first is changed.
-async fn ask_providers(context: &Context, rows: Vec<Record>) -> Vec<Asked> {
+async fn ask_providers(context: &Context, rows: Vec<Record>, named: Option<&str>) -> Vec<Asked> {
     futures_util::stream::iter(rows)
         .map(|record| async move {
-            let answer = context.ask_about(&record).await;
+            let answer = context.ask_about(&record, named).await;
             (record, answer)
         })
         .buffered(QUESTIONS)

@@ -63,14 +63,14 @@ pub(super) async fn run(context: &Context, args: &StartArgs) -> Result<Exit> {
     let options = args.options(context).await?;
     // A server that is up already stays so; one that we start ends with us.
     let server = Server::start(&options, Lifetime::Tied).await?;
-    let outcome = walk(context, &server, &options.binaries).await;
+    let outcome = walk(&server, &options.binaries).await;
     if server.is_tied() {
         server.stop().await?;
     }
     outcome
 }
 
-async fn walk(context: &Context, server: &Server, binaries: &idemctl::dev::Binaries) -> Result<Exit> {
+async fn walk(server: &Server, binaries: &idemctl::dev::Binaries) -> Result<Exit> {
     server.recreate_database(DATABASE).await?;
     let url = server.url(DATABASE);
     let settings = Settings::from_dsn(&url)?;
@@ -78,26 +78,24 @@ async fn walk(context: &Context, server: &Server, binaries: &idemctl::dev::Binar
     seed::fill(&mut Connection::open(&settings).await?).await?;
     let provider = FakeProvider::start().await?;
     let config = ConfigFile::write(server.dir(), &provider.config())?;
-    context.printer.raw(&format!(
+    crate::render::raw(&format!(
         "A private PostgreSQL {} is up, with the table `idempotency` and a few keys in it. A small payment\n\
          provider, \"acme\", answers on loopback. All of it is gone, or stopped, when this ends.\n",
         binaries.version()
     ))?;
     for step in WALK {
-        show(context, step, &url, &config.0).await?;
+        show(step, &url, &config.0).await?;
     }
-    context.printer.raw(
+    crate::render::raw(
         "\nNext: `idemctl dev up` keeps such a server running, and `idemctl migrate` makes the table in it.\n",
     )?;
     Ok(Exit::Done)
 }
 
 /// Runs one command as the reader would, and shows the line and everything that it says.
-async fn show(context: &Context, step: &Step, url: &str, config: &Path) -> Result<()> {
+async fn show(step: &Step, url: &str, config: &Path) -> Result<()> {
     let Step { say, args, exit } = step;
-    context
-        .printer
-        .raw(&format!("\n# {say}\n$ idemctl {}\n", args.join(" ")))?;
+    crate::render::raw(&format!("\n# {say}\n$ idemctl {}\n", args.join(" ")))?;
     let failed = |why: String| {
         CliError::new(
             Exit::Other,
@@ -123,7 +121,7 @@ async fn show(context: &Context, step: &Step, url: &str, config: &Path) -> Resul
         .map_err(|error| failed(error.to_string()))?;
     // What goes to stderr is shown after stdout, as on a screen where both end up.
     let said = [output.stdout, output.stderr].concat();
-    context.printer.raw(&String::from_utf8_lossy(&said))?;
+    crate::render::raw(&String::from_utf8_lossy(&said))?;
     if output.status.code() == Some(i32::from(*exit as u8)) {
         return Ok(());
     }
