@@ -23,6 +23,7 @@
 //! # Ok(()) }
 //! ```
 
+mod held;
 mod keep_alive;
 mod lease;
 mod metrics;

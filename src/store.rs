@@ -33,6 +33,7 @@ use crate::error::{Error, Result};
 #[cfg(feature = "operate")]
 pub use event::Event;
 pub use executor::{Answer, Cached, Executor, Params, Statement};
+pub(crate) use lease::Mine;
 pub(crate) use reserve::{Claim, NewClaim, Seen, TakenOver, unknown_status};
 pub use shape::ResponseType;
 pub(crate) use sql::{Sql, Tables, quote_ident};
@@ -40,6 +41,7 @@ pub(crate) use sql::{Sql, Tables, quote_ident};
 /// Every statement that the store sends to the tables. A test prepares and explains each on a plain and on a
 /// partitioned table, so a constant that is not listed here is found there.
 static STATEMENTS: &[&[Sql]] = &[
+    shape::STATEMENTS,
     key_row::STATEMENTS,
     reserve::STATEMENTS,
     lease::STATEMENTS,

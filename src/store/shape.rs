@@ -122,6 +122,8 @@ select place.schema,
     types: &[Type::TEXT],
 };
 
+pub(crate) const STATEMENTS: &[Sql] = &[LOOK];
+
 /// Looks at the table; says nothing about whether it will do.
 pub(crate) async fn look(executor: &impl Executor, schema: Option<&str>) -> Result<Shape> {
     // The catalogue is asked before a schema is known, so the names are not filled in here.
