@@ -74,17 +74,19 @@ impl Held {
         Err(self.lost(executor).await?)
     }
 
-    pub(super) async fn abandon(&self, executor: &impl Executor) -> Result<()> {
+    /// Deletes the row where it may go; `false` when it is still ours and must stay.
+    pub(super) async fn abandon(&self, executor: &impl Executor, reason: &str) -> Result<bool> {
         let gone = self
             .fenced(|until| self.store.abandon(executor, self.mine(until)))
             .await?;
-        if gone {
-            return Ok(());
+        if !gone {
+            self.end(executor, reason, true).await?;
         }
-        Err(self.lost(executor).await?)
+        Ok(gone)
     }
 
-    pub(super) async fn end(&self, executor: &impl Executor, reason: &str) -> Result<()> {
+    /// `keep_earlier`: an earlier attempt's reason says more than this one.
+    pub(super) async fn end(&self, executor: &impl Executor, reason: &str, keep_earlier: bool) -> Result<()> {
         // PostgreSQL's text holds no NUL, and what is said must not keep the lease from ending.
         let reason: String = reason
             .replace('\0', "\u{fffd}")
@@ -92,8 +94,18 @@ impl Held {
             .take(MAX_REASON_CHARS)
             .collect();
         let reason = self.store.encodable(&reason);
+        let reason = reason.as_str();
         let ended = self
-            .fenced(|until| self.store.end_lease(executor, self.mine(until), &reason))
+            .fenced(|until| async move {
+                let ended = self
+                    .store
+                    .end_lease(executor, self.mine(until), reason, keep_earlier)
+                    .await?;
+                if ended.is_some() {
+                    self.term().until = ended;
+                }
+                Ok(ended.is_some())
+            })
             .await?;
         if ended {
             return Ok(());

@@ -203,8 +203,8 @@ impl Lease {
 
     /// Gives the key back: the work had not begun.
     ///
-    /// After a takeover the row is kept ([`Abandoned::Kept`]): this attempt did nothing, but an earlier one may
-    /// have.
+    /// After a takeover, and after [`Lease::outcome_unknown`], the row is kept ([`Abandoned::Kept`]): the provider
+    /// may have been reached before.
     pub async fn abandon(&mut self, executor: &impl Executor) -> Result<Abandoned> {
         let result = self.try_abandon(executor).await;
         metrics::settled("abandon", &result);
@@ -213,20 +213,20 @@ impl Lease {
     }
 
     async fn try_abandon(&self, executor: &impl Executor) -> Result<Abandoned> {
-        if self.is_takeover() {
-            let reason = "abandoned before the work began; an earlier attempt may have done it";
-            self.held.end(executor, reason).await?;
-            return Ok(Abandoned::Kept);
-        }
-        self.held.abandon(executor).await?;
-        Ok(Abandoned::Deleted)
+        let reason = "abandoned before the work began; an earlier attempt may have done it";
+        let deleted = self.held.abandon(executor, reason).await?;
+        Ok(if deleted {
+            Abandoned::Deleted
+        } else {
+            Abandoned::Kept
+        })
     }
 
     /// The provider may have done it (time-out, 5xx, connection lost). Ends the lease now and keeps the row in
     /// progress with the reason: a retry may take it over with the same provider key, or somebody asks the
     /// provider and resolves it.
     pub async fn outcome_unknown(&mut self, executor: &impl Executor, reason: &str) -> Result<()> {
-        let result = self.held.end(executor, reason).await;
+        let result = self.held.end(executor, reason, false).await;
         metrics::settled("outcome_unknown", &result);
         self.note(&result);
         result

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::check_lease;
+use super::{ExpiredLease, check_lease};
 use crate::error::Result;
 use crate::fingerprint::Fingerprint;
 use crate::key::{KeyId, check_name};
@@ -36,6 +36,7 @@ pub struct Request {
     pub(super) order_id: Option<String>,
     pub(super) lease: Option<Duration>,
     pub(super) on_expired: OnExpired,
+    pub(super) judged: Option<ExpiredLease>,
     pub(super) token: Uuid,
 }
 
@@ -51,6 +52,7 @@ impl Request {
             order_id: None,
             lease: None,
             on_expired: OnExpired::default(),
+            judged: None,
             token: Uuid::new_v4(),
         }
     }
@@ -92,6 +94,15 @@ impl Request {
     #[must_use]
     pub fn on_expired(mut self, on_expired: OnExpired) -> Self {
         self.on_expired = on_expired;
+        self
+    }
+
+    /// Takes the key over only from the expired attempt that the caller has asked the provider about
+    /// ([`super::Reservation::Expired`]). Where somebody else has acquired it since, the answer is
+    /// [`super::Reservation::Expired`] again, or whatever became of it.
+    #[must_use]
+    pub fn take_over_only(mut self, judged: ExpiredLease) -> Self {
+        self.judged = Some(judged);
         self
     }
 

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::Lease;
 use crate::response::Response;
+use crate::store::Seen;
 use crate::time::Timestamp;
 
 /// The answer to a reserve.
@@ -21,7 +22,8 @@ pub enum Reservation {
     /// The key was used for something else: HTTP 422.
     Mismatch(Difference),
     /// The lease of an earlier attempt is over, and the caller asked not to take it over
-    /// ([`super::OnExpired::Return`]): ask the provider before repeating.
+    /// ([`super::OnExpired::Return`]), or names another provider or order id than that attempt: ask the provider
+    /// of that attempt, then [`super::Request::take_over_only`].
     Expired(ExpiredLease),
 }
 
@@ -61,10 +63,19 @@ pub struct ExpiredLease {
     pub attempt: i32,
     /// Token of the last holder, for fencing what is decided about it.
     pub token: Option<Uuid>,
+    /// When its lease ended.
+    pub locked_until: Timestamp,
     /// Why the last attempt ended, where its holder could say.
     pub last_error: Option<String>,
     /// Which provider was called.
     pub provider: Option<String>,
     /// Under which id; the key when absent.
     pub order_id: Option<String>,
+}
+
+impl ExpiredLease {
+    /// Whether a row is still as it was judged: nobody has acquired, renewed or ended it since.
+    pub(super) fn is_still(&self, seen: &Seen) -> bool {
+        (self.attempt, self.token, self.locked_until) == (seen.attempt, seen.token, seen.locked_until)
+    }
 }

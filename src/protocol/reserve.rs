@@ -47,7 +47,11 @@ impl Idempotency {
         }
     }
 
-    async fn reserve_bounded(&self, executor: &impl Executor, request: &Request) -> Result<Reservation> {
+    pub(super) async fn reserve_bounded(
+        &self,
+        executor: &impl Executor,
+        request: &Request,
+    ) -> Result<Reservation> {
         for round in 0..MAX_ROUNDS {
             let asked = Instant::now();
             match self.reserve_once(executor, request, asked).await {
@@ -104,7 +108,7 @@ impl Idempotency {
                     retained_from: seen.retained_from,
                 })
             })),
-            Some(State::Expired) if request.on_expired == OnExpired::Return => {
+            Some(State::Expired) if !may_take_over(request, &seen) => {
                 Ok(Some(Reservation::Expired(expired(seen))))
             }
             Some(State::Expired) => {
@@ -157,6 +161,20 @@ async fn renewed(executor: &impl Executor, lease: Lease) -> Result<Option<Reserv
     }
 }
 
+/// Whether the expired row that was seen may be taken over.
+///
+/// Never without somebody's judgement where the request would go to another provider, or under another id, than
+/// the attempt that is recorded: the provider key protects from a second charge only at the same provider.
+fn may_take_over(request: &Request, seen: &Seen) -> bool {
+    if let Some(judged) = &request.judged {
+        return judged.is_still(seen);
+    }
+    let differs = |ours: &Option<String>, theirs: &Option<String>| matches!((ours, theirs), (Some(ours), Some(theirs)) if ours != theirs);
+    request.on_expired == OnExpired::TakeOver
+        && !differs(&request.provider, &seen.provider)
+        && !differs(&request.order_id, &seen.order_id)
+}
+
 /// Mismatch beats every other outcome. A row without an operation (of a service that knows only the old
 /// columns) matches any.
 pub(super) fn difference(request: &Request, seen: &Seen) -> Option<Difference> {
@@ -185,6 +203,7 @@ pub(super) fn expired(seen: Seen) -> ExpiredLease {
     ExpiredLease {
         attempt: seen.attempt,
         token: seen.token,
+        locked_until: seen.locked_until,
         last_error: seen.last_error,
         provider: seen.provider,
         order_id: seen.order_id,

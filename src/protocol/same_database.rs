@@ -83,13 +83,15 @@ impl Idempotency {
 
 impl TransactionClaim {
     /// Writes the result in the same transaction. Commit afterwards.
-    pub async fn finish(mut self, tx: &impl Executor, response: &Response) -> Result<()> {
+    ///
+    /// After [`Error::ResponseTooLarge`] nothing is lost: finish with a smaller response that refers to the large
+    /// one.
+    pub async fn finish(&mut self, tx: &impl Executor, response: &Response) -> Result<()> {
         let limit = self.keys.options.max_body_bytes;
         let size = response.body().len();
         if size > limit {
             return Err(Error::ResponseTooLarge { size, limit });
         }
-        self.finished = true;
         let mine = Mine {
             id: &self.id,
             token: self.token,
@@ -97,6 +99,7 @@ impl TransactionClaim {
             until: None,
         };
         if self.keys.store.complete(tx, mine, response).await? {
+            self.finished = true;
             return Ok(());
         }
         Err(Error::Inconsistent {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use tokio::time::Instant;
 
-use super::{Idempotency, Request, Reservation};
+use super::{Idempotency, Request, Reservation, metrics};
 use crate::error::{Error, Result};
 use crate::store::Executor;
 
@@ -41,6 +41,7 @@ impl Idempotency {
         request: &Request,
         limit: WaitLimit,
     ) -> Result<Reservation> {
+        let started = std::time::Instant::now();
         let until = Instant::now() + limit.0;
         let mut pauses = ExponentialBuilder::default()
             .with_min_delay(Duration::from_millis(20))
@@ -50,16 +51,23 @@ impl Idempotency {
             .without_max_times()
             .build();
         loop {
-            match self.reserve(executor, request).await? {
-                Reservation::InProgress(busy) => {
+            // Counted once, at the end: a caller that waits is no client that retries too hard.
+            let answer = self.reserve_bounded(executor, request).await;
+            match answer {
+                Ok(Reservation::InProgress(busy)) => {
                     let left = until.saturating_duration_since(Instant::now());
                     let pause = pauses.next().unwrap_or(Duration::from_secs(1));
                     if left.is_zero() {
-                        return Ok(Reservation::InProgress(busy));
+                        let answer = Ok(Reservation::InProgress(busy));
+                        metrics::reserved(started, &answer);
+                        return answer;
                     }
                     tokio::time::sleep(pause.min(left)).await;
                 }
-                other => return Ok(other),
+                other => {
+                    metrics::reserved(started, &other);
+                    return other;
+                }
             }
         }
     }

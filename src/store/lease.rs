@@ -74,14 +74,14 @@ returning locked_until"
     ],
 };
 
-/// Only a first attempt may take the row away: after a takeover an earlier attempt may have reached the
-/// provider, and the row is all that is known of it.
+/// Only a first attempt whose outcome nobody has called unknown may take the row away: otherwise the provider
+/// may have been reached, and the row is all that is known of it.
 const ABANDON: Sql = Sql {
     name: "abandon",
     text: concat!(
         "-- idemctl:abandon
 delete from {keys}
- where attempt = 1 and ",
+ where attempt = 1 and last_error is null and ",
         mine!("$4")
     ),
     types: &[Type::TEXT, Type::TEXT, Type::UUID, Type::TIMESTAMPTZ],
@@ -92,11 +92,20 @@ const END_LEASE: Sql = Sql {
     text: concat!(
         "-- idemctl:end_lease
 update {keys}
-   set locked_until = least(locked_until, now()), last_error = $4
+   set locked_until = now(), last_error = case when $6 then coalesce(last_error, $4) else $4 end
  where ",
-        mine!("$5")
+        mine!("$5"),
+        "
+returning locked_until"
     ),
-    types: &[Type::TEXT, Type::TEXT, Type::UUID, Type::TEXT, Type::TIMESTAMPTZ],
+    types: &[
+        Type::TEXT,
+        Type::TEXT,
+        Type::UUID,
+        Type::TEXT,
+        Type::TIMESTAMPTZ,
+        Type::BOOL,
+    ],
 };
 
 pub(crate) const STATEMENTS: &[Sql] = &[COMPLETE, RENEW, ABANDON, END_LEASE];
@@ -185,7 +194,8 @@ impl Store {
         executor: &impl Executor,
         mine: Mine<'_>,
         last_error: &str,
-    ) -> Result<bool> {
+        keep_earlier: bool,
+    ) -> Result<Option<Timestamp>> {
         let statement = self.statement(&END_LEASE);
         let answer = executor
             .run(
@@ -196,10 +206,16 @@ impl Store {
                     /* lease_token */ &mine.token,
                     /* last_error */ &last_error,
                     /* locked_until known */ &mine.until,
+                    /* keep an earlier last_error */ &keep_earlier,
                 ],
             )
             .await?;
-        one_row(answer.affected, statement)
+        let ended = one_row(answer.affected, statement)?;
+        Ok(answer
+            .rows
+            .first()
+            .filter(|_| ended)
+            .map(|row| row.get("locked_until")))
     }
 
     /// Which columns hold a body: `response` where its type keeps the bytes or other programs read it,

@@ -84,7 +84,8 @@ update {keys}
    set locked_until = now() + make_interval(secs => $3), lease_token = $4, owner = $5, attempt = attempt + 1,
        provider = coalesce(provider, $6), order_id = coalesce(order_id, $7)
  where client_id = $1 and key = $2 and status = 'in_progress' and locked_until <= now()
-   and fingerprint = $8 and lease_token is not distinct from $9 and attempt = $10
+   and fingerprint = $8 and lease_token is not distinct from $9 and attempt = $10 and locked_until = $11
+   and operation is not distinct from $12
 returning attempt, provider, order_id, locked_until",
     types: &[
         Type::TEXT,
@@ -97,6 +98,8 @@ returning attempt, provider, order_id, locked_until",
         Type::TEXT,
         Type::UUID,
         Type::INT4,
+        Type::TIMESTAMPTZ,
+        Type::TEXT,
     ],
 };
 
@@ -224,6 +227,8 @@ impl Store {
                     /* fingerprint seen */ &seen.fingerprint,
                     /* lease_token seen */ &seen.token,
                     /* attempt seen */ &seen.attempt,
+                    /* locked_until seen */ &seen.locked_until,
+                    /* operation seen */ &seen.operation,
                 ],
             )
             .await?;

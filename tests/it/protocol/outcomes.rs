@@ -116,10 +116,64 @@ async fn an_expired_row_is_returned_untouched_to_those_who_ask_first() {
         (Some("acme"), Some("o-1"))
     );
     assert_eq!(table.row("k").await, before);
-    // What the row says of the provider stays, whatever the retry says.
-    let retry = request("k").provider("other").unwrap().order_id("o-2").unwrap();
-    let lease = acquire(keys, client, &retry).await;
+    // A retry that would go to another provider, or under another id, is not protected by the provider key.
+    for retry in [
+        request("k").provider("other").unwrap(),
+        request("k").order_id("o-2").unwrap(),
+    ] {
+        let outcome = keys.reserve(client, &retry).await.unwrap();
+        assert!(matches!(outcome, Reservation::Expired(_)), "{outcome:?}");
+        assert_eq!(table.row("k").await, before);
+    }
+    // One that leaves it open takes over, and is told what the row says.
+    let lease = acquire(keys, client, &request("k")).await;
     assert_eq!((lease.provider(), lease.order_id()), (Some("acme"), "o-1"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_judgement_of_the_provider_holds_only_for_the_attempt_that_was_judged() {
+    let table = Table::new().await;
+    let (keys, client) = (&table.keys, &table.db.client);
+    let mut first = acquire(keys, client, &request("k")).await;
+    first.outcome_unknown(client, "504").await.unwrap();
+    let judged = match keys
+        .reserve(client, &request("k").on_expired(OnExpired::Return))
+        .await
+        .unwrap()
+    {
+        Reservation::Expired(found) => found,
+        other => panic!("{other:?}"),
+    };
+    // While the provider was asked, another retry took the key over, and its outcome is unknown too.
+    let mut second = acquire(keys, client, &request("k")).await;
+    second.outcome_unknown(client, "504 again").await.unwrap();
+    let late = request("k").take_over_only(judged);
+    let Reservation::Expired(now) = keys.reserve(client, &late).await.unwrap() else {
+        panic!("taken over on a judgement that does not hold any more")
+    };
+    assert_eq!((now.attempt, now.last_error.as_deref()), (2, Some("504 again")));
+    let lease = acquire(keys, client, &request("k").take_over_only(now)).await;
+    assert_eq!(lease.attempt(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_may_have_reached_the_provider_is_never_abandoned_away() {
+    let table = Table::new().await;
+    let (keys, client) = (&table.keys, &table.db.client);
+    let mut lease = acquire(keys, client, &request("k")).await;
+    lease.outcome_unknown(client, "504").await.unwrap();
+    assert_eq!(
+        lease.abandon(client).await.unwrap(),
+        Abandoned::Kept,
+        "a clean-up that comes behind it"
+    );
+    let mut retry = acquire(keys, client, &request("k")).await;
+    assert_eq!(retry.abandon(client).await.unwrap(), Abandoned::Kept);
+    let record = keys.store().get(client, &id("k")).await.unwrap().unwrap();
+    assert_eq!(record.last_error.as_deref(), Some("504"), "the only fact is kept");
+    // An answer that comes late is still taken, as long as nobody else has the key.
+    retry.complete(client, &response("late")).await.unwrap();
+    assert_eq!(replay(keys, client, &request("k")).await.body(), b"late");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -24,7 +24,7 @@ async fn pay(keys: &Idempotency, pool: &Pool, request: &Request, commit: bool) -
     let mut client = pool.get().await.unwrap();
     let tx = client.transaction().await?;
     match keys.reserve_in(&*tx, request).await? {
-        TransactionReservation::Fresh(claim) => {
+        TransactionReservation::Fresh(mut claim) => {
             let row = tx
                 .query_one("insert into charge (amount) values (1) returning id", &[])
                 .await?;
@@ -59,7 +59,8 @@ async fn a_duplicate_waits_and_gets_the_result_or_does_the_work() {
         let (table, pool) = shop().await;
         let mut client = pool.get().await.unwrap();
         let tx = client.transaction().await.unwrap();
-        let TransactionReservation::Fresh(claim) = table.keys.reserve_in(&*tx, &request("k")).await.unwrap()
+        let TransactionReservation::Fresh(mut claim) =
+            table.keys.reserve_in(&*tx, &request("k")).await.unwrap()
         else {
             panic!("not fresh")
         };
@@ -147,7 +148,8 @@ async fn the_other_outcomes() {
     // A claim that is not in this transaction cannot be finished in it.
     tx.rollback().await.unwrap();
     let tx = own.transaction().await.unwrap();
-    let TransactionReservation::Fresh(claim) = keys.reserve_in(&tx, &request("gone")).await.unwrap() else {
+    let TransactionReservation::Fresh(mut claim) = keys.reserve_in(&tx, &request("gone")).await.unwrap()
+    else {
         panic!("not fresh")
     };
     tx.rollback().await.unwrap();
