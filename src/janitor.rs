@@ -158,8 +158,9 @@ impl fmt::Display for Done {
 /// Runs each configured job once, now, one after the other.
 ///
 /// A job that fails does not keep the next from running. Returns the error of a database that could not be
-/// reached, or of a table that is not as expected; no job has run then.
-pub async fn run_once(config: &Config, stop: &Stop) -> Result<Vec<Done>> {
+/// reached, or of a table that is not as expected, when no job has run; one that comes between two jobs ends the
+/// round, and what was done before is returned with it.
+pub async fn run_once(config: &Config, stop: &Stop) -> Result<Round> {
     config.check()?;
     let mut link = Link::open(config, stop).await?;
     let mut all = Vec::new();
@@ -168,12 +169,32 @@ pub async fn run_once(config: &Config, stop: &Stop) -> Result<Vec<Done>> {
             break;
         }
         if link.conn.is_closed() {
-            link = Link::open(config, stop).await?;
+            link = match Link::open(config, stop).await {
+                Ok(link) => link,
+                Err(cause) => {
+                    return Ok(Round {
+                        done: all,
+                        ended_by: Some(cause),
+                    });
+                }
+            };
         }
         all.extend(link.run(config, job, None, stop).await);
     }
     link.conn.close().await;
-    Ok(all)
+    Ok(Round {
+        done: all,
+        ended_by: None,
+    })
+}
+
+/// What [`run_once`] did.
+#[derive(Debug)]
+pub struct Round {
+    /// The jobs that ran, well or not.
+    pub done: Vec<Done>,
+    /// The error that kept the rest from running.
+    pub ended_by: Option<Error>,
 }
 
 /// A connection and the table that was found on it.

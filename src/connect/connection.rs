@@ -128,14 +128,20 @@ impl Connection {
         let client = self.client.get();
         let local = self.facts.route != Route::Direct;
         let limits = self.limits();
-        self.exchange(async {
-            client.batch_execute(BEGIN).await?;
-            if local {
-                set_limits(client, limits, true).await?;
-            }
-            Ok(())
-        })
-        .await?;
+        let begun = self
+            .exchange(async {
+                client.batch_execute(BEGIN).await?;
+                if local {
+                    set_limits(client, limits, true).await?;
+                }
+                Ok(())
+            })
+            .await;
+        if let Err(error) = begun {
+            // Perhaps a transaction is open and nobody holds it: the next one would find itself inside.
+            self.abandon("a transaction could not be begun");
+            return Err(error);
+        }
         Ok(Tx::new(self))
     }
 

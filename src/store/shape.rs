@@ -63,6 +63,10 @@ pub(crate) struct Shape {
     pub(crate) utf8: bool,
     /// Columns that are not null and get no value by themselves.
     pub(crate) required: Vec<String>,
+    /// Columns that may be null and must not: a row without them has no state.
+    pub(crate) nullable: Vec<String>,
+    /// Unique indexes over the old columns that stand in the way of a second client with the same key.
+    pub(crate) narrow_unique: Vec<String>,
 }
 
 const LOOK: Sql = Sql {
@@ -82,8 +86,8 @@ with place as (
 select place.schema,
        current_setting('server_encoding') = 'UTF8' as utf8,
        exists (select from pg_index i
-                where i.indrelid = c.oid and i.indisunique and i.indisvalid and i.indpred is null
-                  and i.indnkeyatts = 2
+                where i.indrelid = c.oid and i.indisunique and i.indisvalid and i.indimmediate
+                  and i.indpred is null and i.indnkeyatts = 2
                   and (select array_agg(a.attname::text order by a.attname)
                          from pg_attribute a
                         where a.attrelid = c.oid and a.attnum = any(i.indkey)
@@ -97,7 +101,21 @@ select place.schema,
        array(select a.attname::text from pg_attribute a
               where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
                 and a.attnotnull and not a.atthasdef and a.attidentity = ''
-              order by a.attnum) as required
+              order by a.attnum) as required,
+       array(select a.attname::text from pg_attribute a
+              where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped and not a.attnotnull
+                and a.attname in ('client_id', 'key', 'fingerprint', 'status', 'locked_until', 'created_at')
+              order by a.attnum) as nullable,
+       array(select x.relname::text
+               from pg_index i
+               join pg_class x on x.oid = i.indexrelid
+              where i.indrelid = c.oid and i.indisunique
+                and (select bool_and(a.attname in ('client_id', 'key', 'fingerprint', 'status', 'locked_until',
+                                                   'status_code', 'created_at'))
+                            and count(*) filter (where a.attname in ('client_id', 'key')) < 2
+                       from pg_attribute a
+                      where a.attrelid = c.oid and a.attnum = any(i.indkey))
+              order by x.relname) as narrow_unique
   from place
   left join pg_namespace n on n.nspname = place.schema
   left join pg_class c on c.relnamespace = n.oid and c.relname = 'idempotency' and c.relkind in ('r', 'p')",
@@ -124,6 +142,8 @@ pub(crate) async fn look(executor: &impl Executor, schema: Option<&str>) -> Resu
         unique_key: row.get("unique_key"),
         utf8: row.get("utf8"),
         required: row.get("required"),
+        nullable: row.get("nullable"),
+        narrow_unique: row.get("narrow_unique"),
     })
 }
 
@@ -168,7 +188,16 @@ impl Shape {
                 "column {name} is not null and has no default, and nothing would fill it"
             ));
         }
-        (!self.unique_key).then(|| "no primary key or unique index on (client_id, key)".to_owned())
+        if let Some(column) = self.nullable.first() {
+            return Some(format!("column {column} may be null; make it `not null` first"));
+        }
+        if let Some(index) = self.narrow_unique.first() {
+            return Some(format!(
+                "the unique index {index} does not cover (client_id, key), so that a second client with the same key \
+                 would get an error; drop it first"
+            ));
+        }
+        (!self.unique_key).then(|| "no primary key or immediate unique index on (client_id, key)".to_owned())
     }
 
     pub(crate) fn response_type(&self) -> ResponseType {

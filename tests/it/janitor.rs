@@ -216,7 +216,7 @@ async fn once_runs_each_job_and_one_failure_does_not_hide_the_other() {
     f.done(10, 48).await;
     f.execute("insert into idempotency (client_id, key, fingerprint, locked_until) values ('s', 'stuck', '', now() - interval '1 h')").await;
     let both = config(f.db.settings(), Some("@daily"), Some("@hourly"));
-    let done = run_once(&both, &Stop::never()).await.unwrap();
+    let done = run_once(&both, &Stop::never()).await.unwrap().done;
     let text: Vec<String> = done
         .iter()
         .map(|done| format!("{}: {done}", done.job()))
@@ -231,7 +231,7 @@ async fn once_runs_each_job_and_one_failure_does_not_hide_the_other() {
     )
     .await;
     f.done(10, 48).await;
-    let done = run_once(&both, &Stop::never()).await.unwrap();
+    let done = run_once(&both, &Stop::never()).await.unwrap().done;
     assert!(done[0].cause().unwrap().to_string().contains("never"), "{done:?}");
     assert_eq!((done[1].job(), done[1].cause().is_none()), (Job::Expired, true));
 }

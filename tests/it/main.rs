@@ -15,6 +15,7 @@ mod expired;
 mod fingerprint;
 mod janitor;
 mod janitor_cli;
+mod list;
 mod migrate;
 mod pgbouncer;
 mod provider_http;

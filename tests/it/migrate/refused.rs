@@ -68,7 +68,20 @@ async fn tables_of_another_shape() {
         ),
         (
             "alter table idempotency drop constraint idempotency_pkey, add primary key (key)",
-            "no primary key or unique index on (client_id, key)",
+            "the unique index idempotency_pkey does not cover (client_id, key)",
+        ),
+        (
+            "create unique index mine on idempotency (key)",
+            "the unique index mine does not cover (client_id, key)",
+        ),
+        (
+            "alter table idempotency drop constraint idempotency_pkey,
+                         add primary key (client_id, key) deferrable",
+            "no primary key or immediate unique index on (client_id, key)",
+        ),
+        (
+            "alter table idempotency alter locked_until drop not null",
+            "column locked_until may be null",
         ),
         (
             "create table idempotency_event (id int)",

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use idemctl::janitor::clock::Clock;
 use idemctl::janitor::service::{self, Event};
-use idemctl::janitor::{Config, run_once};
+use idemctl::janitor::{Config, Done, run_once};
+use idemctl::ops::expired::Policy;
 use tokio::sync::watch;
 
 use crate::cli::GlobalArgs;
@@ -57,8 +58,12 @@ fn config(context: &Context) -> Result<Config> {
 
 async fn once(context: &Context, config: &Config, _confirmed: Confirmed) -> Result<Exit> {
     let lifecycle = Lifecycle::install(false)?;
-    let view = OnceView::new(run_once(config, &lifecycle.stop).await?);
+    let round = run_once(config, &lifecycle.stop).await?;
+    let view = OnceView::new(round.done);
     context.printer.document(&view)?;
+    if let Some(cause) = round.ended_by {
+        return Err(CliError::from(cause).before("the other jobs did not run"));
+    }
     if lifecycle.stop.is_soft() {
         return Err(CliError::new(
             Exit::Interrupted,
@@ -110,6 +115,22 @@ fn reload(global: &GlobalArgs) -> Result<Config> {
     )?))
 }
 
+/// Stuck keys that the policy only reports: named, so that somebody looks.
+fn stuck(done: &Done) -> Option<String> {
+    let Done::Expired(Ok(report)) = done else {
+        return None;
+    };
+    if report.policy != Policy::Report || report.stuck == 0 {
+        return None;
+    }
+    let first: Vec<String> = report.first.iter().map(ToString::to_string).collect();
+    let age = report
+        .oldest_seconds
+        .map(|seconds| format!(", the oldest for {}", crate::render::key::age(seconds)))
+        .unwrap_or_default();
+    Some(format!("{report}{age}; first: {}", first.join(", ")))
+}
+
 #[expect(
     clippy::needless_pass_by_value,
     reason = "the library's observer gets the event itself"
@@ -124,6 +145,8 @@ fn log(event: Event<'_>) {
                 tracing::error!(%job, "run failed: {done}");
             } else if done.is_partial() {
                 tracing::warn!(%job, "run partly done: {done}");
+            } else if let Some(stuck) = stuck(done) {
+                tracing::warn!(%job, "{stuck}");
             } else {
                 tracing::info!(%job, "run done: {done}");
             }
