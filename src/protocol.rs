@@ -23,6 +23,7 @@
 //! # Ok(()) }
 //! ```
 
+mod held;
 mod keep_alive;
 mod lease;
 mod metrics;
@@ -92,6 +93,7 @@ impl Idempotency {
         check_lease(options.lease)?;
         crate::key::check_name("owner", &options.owner)?;
         let store = Store::open(executor, schema).await?;
+        store.require_claimable()?;
         Ok(Self {
             store: Arc::new(store),
             options: Arc::new(options),

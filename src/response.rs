@@ -107,11 +107,15 @@ pub(crate) fn fits_json(body: &[u8], utf8_database: bool) -> Option<&str> {
 }
 
 /// Whether `jsonb`, which decodes what it stores, takes the text as well: no NUL escape, no lone surrogate,
-/// and no number beyond `numeric`.
-pub(crate) fn fits_jsonb(text: &str) -> bool {
+/// and no number beyond `numeric`. A database in another encoding than UTF-8 would have to convert what an
+/// escape stands for, and may not be able to.
+pub(crate) fn fits_jsonb(text: &str, utf8_database: bool) -> bool {
     // Any escape of a NUL or a surrogate, and any exponent, is left to `response_body`: rare, and safe.
     let lower = text.to_ascii_lowercase();
-    !lower.contains("\\u0000") && !lower.contains("\\ud") && !long_number(&lower)
+    (utf8_database || !lower.contains("\\u"))
+        && !lower.contains("\\u0000")
+        && !lower.contains("\\ud")
+        && !long_number(&lower)
 }
 
 /// A digit run or an exponent that `numeric` might refuse (131,072 digits before the point).
@@ -154,8 +158,8 @@ mod tests {
             fits_json(b"{\"a\":\"\\ud800\"}", true).is_some(),
             "the json type keeps the escape as text"
         );
-        assert!(!fits_jsonb("{\"a\":\"\\uD800\"}"));
-        assert!(!fits_jsonb("{\"a\":1e999999}"));
+        assert!(!fits_jsonb("{\"a\":\"\\uD800\"}", true));
+        assert!(!fits_jsonb("{\"a\":1e999999}", true));
     }
 
     #[test]

@@ -33,6 +33,7 @@ use crate::error::{Error, Result};
 #[cfg(feature = "operate")]
 pub use event::Event;
 pub use executor::{Answer, Cached, Executor, Params, Statement};
+pub(crate) use lease::Mine;
 pub(crate) use reserve::{Claim, NewClaim, Seen, TakenOver, unknown_status};
 pub use shape::ResponseType;
 pub(crate) use sql::{Sql, Tables, quote_ident};
@@ -40,6 +41,7 @@ pub(crate) use sql::{Sql, Tables, quote_ident};
 /// Every statement that the store sends to the tables. A test prepares and explains each on a plain and on a
 /// partitioned table, so a constant that is not listed here is found there.
 static STATEMENTS: &[&[Sql]] = &[
+    shape::STATEMENTS,
     key_row::STATEMENTS,
     reserve::STATEMENTS,
     lease::STATEMENTS,
@@ -96,6 +98,11 @@ impl Store {
             shape,
             statements,
         }
+    }
+
+    /// Refuses a table in which claims would go wrong although it can be read.
+    pub(crate) fn require_claimable(&self) -> Result<()> {
+        self.shape.require_claimable()
     }
 
     /// The schema of the tables.

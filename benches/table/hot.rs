@@ -38,6 +38,10 @@ impl Work {
         Self::ClaimAndComplete,
     ];
 
+    fn writes(self) -> bool {
+        matches!(self, Self::FirstClaim | Self::ClaimAndComplete)
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::FirstClaim => "first claim / bare INSERT",
@@ -131,11 +135,11 @@ pub(crate) async fn run(bench: &Bench) -> Result<()> {
         connections,
         next: 0,
     };
-    let (rounds, per_round) = if bench.is_trial() { (2, 64) } else { (11, 2_000) };
     let mut table = Table::new(
         "The hot path (medians of interleaved rounds; more is better)",
         [
             "what",
+            "flush",
             "connections",
             "ratio",
             "from",
@@ -146,47 +150,17 @@ pub(crate) async fn run(bench: &Bench) -> Result<()> {
             "WAL bare",
         ],
     );
-    for work in Work::ALL {
-        for connections in [1, 8] {
-            // Prepares the statements, and lets the server choose its generic plans.
-            hot.round(work, connections, 64, true).await?;
-            hot.round(work, connections, 64, false).await?;
-            let (mut ours, mut bare, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-            for round in 0..rounds {
-                // Each goes first in every other round.
-                let first = hot.round(work, connections, per_round, round % 2 == 0).await?;
-                let second = hot.round(work, connections, per_round, round % 2 == 1).await?;
-                let (a, b) = if round % 2 == 0 {
-                    (first, second)
-                } else {
-                    (second, first)
-                };
-                ratios.push(a.per_second / b.per_second);
-                ours.push(a);
-                bare.push(b);
+    // Waiting for the disk is what a service does; without it only the processors are compared.
+    for flush in [true, false] {
+        hot.set_flush(flush).await?;
+        for work in Work::ALL {
+            if flush && !work.writes() {
+                continue;
             }
-            let speed = |side: &[Speed]| side.iter().map(|s| s.per_second).collect::<Vec<_>>();
-            let wal = |side: &[Speed]| side.iter().map(|s| s.wal).collect::<Vec<_>>();
-            let whole = |value: f64| format!("{value:.0}");
-            table.row([
-                work.name().to_owned(),
-                connections.to_string(),
-                median(&ratios, ratio),
-                ratios
-                    .iter()
-                    .copied()
-                    .reduce(f64::min)
-                    .map_or_else(String::new, ratio),
-                ratios
-                    .iter()
-                    .copied()
-                    .reduce(f64::max)
-                    .map_or_else(String::new, ratio),
-                median(&speed(&ours), whole),
-                median(&speed(&bare), whole),
-                median(&wal(&ours), |bytes| format!("{bytes:.0} B")),
-                median(&wal(&bare), |bytes| format!("{bytes:.0} B")),
-            ]);
+            for connections in [1, 8] {
+                let cells = hot.compare(work, connections, flush).await?;
+                table.row(cells);
+            }
         }
     }
     table.print();
@@ -203,6 +177,64 @@ struct Hot<'a> {
 }
 
 impl Hot<'_> {
+    async fn set_flush(&self, flush: bool) -> Result<()> {
+        let set = format!("set synchronous_commit = {}", if flush { "on" } else { "off" });
+        for connection in &self.connections {
+            connection.get().batch_execute(&set).await?;
+        }
+        Ok(())
+    }
+
+    /// Rounds of both sides in turns; the cells of one line.
+    async fn compare(&mut self, work: Work, connections: usize, flush: bool) -> Result<[String; 10]> {
+        let (rounds, per_round) = match (self.bench.is_trial(), flush) {
+            (true, _) => (2, 64),
+            (false, true) => (11, 400),
+            (false, false) => (11, 2_000),
+        };
+        // Prepares the statements, and lets the server choose its generic plans.
+        self.round(work, connections, 64, true).await?;
+        self.round(work, connections, 64, false).await?;
+        let (mut ours, mut bare, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+        for round in 0..rounds {
+            // Each goes first in every other round.
+            let first = self.round(work, connections, per_round, round % 2 == 0).await?;
+            let second = self.round(work, connections, per_round, round % 2 == 1).await?;
+            let (a, b) = if round % 2 == 0 {
+                (first, second)
+            } else {
+                (second, first)
+            };
+            ratios.push(a.per_second / b.per_second);
+            ours.push(a);
+            bare.push(b);
+        }
+        let speed = |side: &[Speed]| side.iter().map(|s| s.per_second).collect::<Vec<_>>();
+        let wal = |side: &[Speed]| side.iter().map(|s| s.wal).collect::<Vec<_>>();
+        let whole = |value: f64| format!("{value:.0}");
+        let bytes = |value: f64| format!("{value:.0} B");
+        Ok([
+            work.name().to_owned(),
+            if flush { "yes" } else { "no" }.to_owned(),
+            connections.to_string(),
+            median(&ratios, ratio),
+            ratios
+                .iter()
+                .copied()
+                .reduce(f64::min)
+                .map_or_else(String::new, ratio),
+            ratios
+                .iter()
+                .copied()
+                .reduce(f64::max)
+                .map_or_else(String::new, ratio),
+            median(&speed(&ours), whole),
+            median(&speed(&bare), whole),
+            median(&wal(&ours), bytes),
+            median(&wal(&bare), bytes),
+        ])
+    }
+
     /// `count` operations over so many connections at once.
     async fn round(&mut self, work: Work, connections: usize, count: usize, ours: bool) -> Result<Speed> {
         let used: Vec<_> = self.connections.iter().take(connections).cloned().collect();

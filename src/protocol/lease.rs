@@ -1,26 +1,28 @@
 //! Holding a lease: complete, renew, abandon, outcome unknown.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
+use super::held::Held;
 use super::{KeepAlive, Request, check_lease, keep_alive, metrics};
-use crate::error::{Error, Found, Result};
+use crate::error::{Error, Result};
 use crate::key::KeyId;
 use crate::provider_key;
 use crate::response::Response;
 use crate::store::{Executor, Seen, Store, TakenOver};
-
-/// Longest `last_error` that is kept, in characters.
-const MAX_REASON_CHARS: usize = 2_000;
+use crate::time::Timestamp;
 
 /// The right to do the work of one key, until it is settled or runs out.
 ///
 /// Settle it with [`Lease::complete`], [`Lease::abandon`] or [`Lease::outcome_unknown`]. Dropping it unsettled
 /// changes nothing in the table (the lease runs out) and is logged as a warning. Every action is fenced by the
 /// lease's token: once somebody else has taken the key over, they return [`Error::LeaseLost`] and change
-/// nothing.
+/// nothing. A program that knows only the old columns takes a row over without changing the token; it moves
+/// `locked_until`, and that is a fence as well: once the lease is over, its end must stand in the row as we
+/// left it. (So a row whose `locked_until` somebody moved by hand is lost to its holder at the lease's old end.)
+/// Only a holder that does not know the end, because the answer to a renewal got lost, relies on the token alone.
 #[derive(Debug)]
 #[must_use = "settle the lease, or the key stays in progress until it runs out"]
 pub struct Lease {
@@ -32,14 +34,6 @@ pub struct Lease {
     length: Duration,
     max_body_bytes: usize,
     settled: bool,
-}
-
-/// What every action of a holder needs.
-#[derive(Debug, Clone)]
-pub(super) struct Held {
-    pub(super) store: Arc<Store>,
-    pub(super) id: KeyId,
-    pub(super) token: Uuid,
 }
 
 /// What [`Lease::abandon`] did.
@@ -55,15 +49,17 @@ pub enum Abandoned {
 /// What is known of a claim when a lease is made of it.
 pub(super) struct Claimed {
     attempt: i32,
+    until: Timestamp,
     operation: Option<String>,
     provider: Option<String>,
     order_id: Option<String>,
 }
 
 impl Claimed {
-    pub(super) fn fresh(request: &Request) -> Self {
+    pub(super) fn fresh(request: &Request, until: Timestamp) -> Self {
         Self {
             attempt: 1,
+            until,
             operation: request.operation.clone(),
             provider: request.provider.clone(),
             order_id: request.order_id.clone(),
@@ -73,6 +69,7 @@ impl Claimed {
     pub(super) fn seen(seen: &Seen) -> Self {
         Self {
             attempt: seen.attempt,
+            until: seen.locked_until,
             operation: seen.operation.clone(),
             provider: seen.provider.clone(),
             order_id: seen.order_id.clone(),
@@ -82,6 +79,7 @@ impl Claimed {
     pub(super) fn taken_over(seen: &Seen, taken: TakenOver) -> Self {
         Self {
             attempt: taken.attempt,
+            until: taken.until,
             operation: seen.operation.clone(),
             provider: taken.provider,
             order_id: taken.order_id,
@@ -95,19 +93,18 @@ impl Lease {
         request: &Request,
         claimed: Claimed,
         length: Duration,
+        asked: Instant,
         max_body_bytes: usize,
     ) -> Self {
         let Claimed {
             attempt,
+            until,
             operation,
             provider,
             order_id,
         } = claimed;
-        let held = Held {
-            store,
-            id: request.id.clone(),
-            token: request.token,
-        };
+        let token = request.token_for(attempt);
+        let held = Held::new(store, request.id.clone(), token, until, asked + length);
         Self {
             held,
             attempt,
@@ -156,6 +153,11 @@ impl Lease {
         self.held.token
     }
 
+    /// Lets go of it without a word: it is lost, and that was found out before anybody got it.
+    pub(super) fn forget(mut self) {
+        self.settled = true;
+    }
+
     pub(super) fn length(&self) -> Duration {
         self.length
     }
@@ -181,12 +183,7 @@ impl Lease {
                 limit: self.max_body_bytes,
             });
         }
-        let Held { store, id, token } = &self.held;
-        let stored = retried(|| store.complete(executor, id, *token, response)).await?;
-        if stored || self.held.is_completed_by_us(executor, response).await? {
-            return Ok(());
-        }
-        Err(self.held.lost(executor).await?)
+        self.held.complete(executor, response).await
     }
 
     /// Lets the lease last at least `extra` from now (1 second to 24 hours). It never gets shorter.
@@ -216,16 +213,13 @@ impl Lease {
     }
 
     async fn try_abandon(&self, executor: &impl Executor) -> Result<Abandoned> {
-        let Held { store, id, token } = &self.held;
         if self.is_takeover() {
             let reason = "abandoned before the work began; an earlier attempt may have done it";
             self.held.end(executor, reason).await?;
             return Ok(Abandoned::Kept);
         }
-        if retried(|| store.abandon(executor, id, *token)).await? {
-            return Ok(Abandoned::Deleted);
-        }
-        Err(self.held.lost(executor).await?)
+        self.held.abandon(executor).await?;
+        Ok(Abandoned::Deleted)
     }
 
     /// The provider may have done it (time-out, 5xx, connection lost). Ends the lease now and keeps the row in
@@ -245,59 +239,6 @@ impl Lease {
     }
 }
 
-impl Held {
-    pub(super) async fn renew(&self, executor: &impl Executor, extra: Duration) -> Result<()> {
-        if retried(|| self.store.renew(executor, &self.id, self.token, extra)).await? {
-            return Ok(());
-        }
-        Err(self.lost(executor).await?)
-    }
-
-    async fn end(&self, executor: &impl Executor, reason: &str) -> Result<()> {
-        // PostgreSQL's text holds no NUL, and what is said must not keep the lease from ending.
-        let reason: String = reason
-            .replace('\0', "\u{fffd}")
-            .chars()
-            .take(MAX_REASON_CHARS)
-            .collect();
-        let reason = self.store.encodable(&reason);
-        if retried(|| self.store.end_lease(executor, &self.id, self.token, &reason)).await? {
-            return Ok(());
-        }
-        Err(self.lost(executor).await?)
-    }
-
-    /// A completion that was committed although its answer got lost: our token, terminal, the same response.
-    async fn is_completed_by_us(&self, executor: &impl Executor, response: &Response) -> Result<bool> {
-        let Some(record) = self.store.get(executor, &self.id).await? else {
-            return Ok(false);
-        };
-        if record.lease_token != Some(self.token) || record.status != "done" {
-            return Ok(false);
-        }
-        Ok(self.store.get_response(executor, &self.id).await?.as_ref() == Some(response))
-    }
-
-    /// The error for a lost lease, with what stands in its place.
-    async fn lost(&self, executor: &impl Executor) -> Result<Error> {
-        let found = match self.store.get(executor, &self.id).await? {
-            None => Found::Gone,
-            Some(record) => match record.state {
-                Some(state) => Found::Other {
-                    state,
-                    attempt: record.attempt,
-                    owner: record.owner,
-                },
-                None => return Ok(crate::store::unknown_status(&self.id, &record.status)),
-            },
-        };
-        Ok(Error::LeaseLost {
-            id: self.id.to_string(),
-            found,
-        })
-    }
-}
-
 impl Drop for Lease {
     fn drop(&mut self) {
         if !self.settled {
@@ -312,7 +253,7 @@ impl Drop for Lease {
 }
 
 /// Serialization failures and deadlocks are tried again: the statement did nothing.
-async fn retried<T, F, Fut>(mut statement: F) -> Result<T>
+pub(super) async fn retried<T, F, Fut>(mut statement: F) -> Result<T>
 where
     F: FnMut() -> Fut,
     Fut: Future<Output = Result<T>>,

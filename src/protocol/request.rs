@@ -22,8 +22,10 @@ pub enum OnExpired {
 /// One caller's wish to do one operation.
 ///
 /// It carries the token that its lease will have. Reserving again with the *same* value recognises its own
-/// claim, so after an error that leaves the outcome open (connection lost, [`crate::error::Error::Deadline`])
-/// repeat with the same `Request`; make a new one for every new HTTP request or message.
+/// claim while that is in progress, so after an error that leaves the outcome open (connection lost,
+/// [`crate::error::Error::Deadline`]) repeat with the same `Request`, once, before its lease is over; make a new
+/// one for every new HTTP request or message. A claim of its own that has expired is taken over like any other:
+/// nobody knows any more whether the work had begun.
 #[derive(Debug, Clone)]
 pub struct Request {
     pub(super) id: KeyId,
@@ -96,6 +98,14 @@ impl Request {
     /// The key.
     pub fn id(&self) -> &KeyId {
         &self.id
+    }
+
+    /// The token of the lease when this request makes the key's `attempt`-th acquisition: known beforehand, so
+    /// that a claim whose answer got lost is recognised, and another one for each attempt, so that none is used
+    /// twice on one row.
+    pub(super) fn token_for(&self, attempt: i32) -> Uuid {
+        // The last 32 bits of a version 4 UUID are random, so version and variant stay as they are.
+        Uuid::from_u128(self.token.as_u128() ^ u128::from(attempt.wrapping_sub(1).cast_unsigned()))
     }
 
     pub(super) fn matches(&self, stored: &str) -> bool {

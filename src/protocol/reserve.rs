@@ -50,11 +50,8 @@ impl Idempotency {
     async fn reserve_bounded(&self, executor: &impl Executor, request: &Request) -> Result<Reservation> {
         for round in 0..MAX_ROUNDS {
             let asked = Instant::now();
-            match self.reserve_once(executor, request).await {
-                Ok(Some(Reservation::Acquired(lease))) => {
-                    return self.whole_lease(executor, lease, asked).await;
-                }
-                Ok(Some(other)) => return Ok(other),
+            match self.reserve_once(executor, request, asked).await {
+                Ok(Some(answer)) => return Ok(answer),
                 Ok(None) => {}
                 Err(error) if error.is_retryable() => {}
                 Err(error) => return Err(error),
@@ -65,14 +62,20 @@ impl Idempotency {
     }
 
     /// `None`: the row changed under us, ask again.
-    async fn reserve_once(&self, executor: &impl Executor, request: &Request) -> Result<Option<Reservation>> {
+    async fn reserve_once(
+        &self,
+        executor: &impl Executor,
+        request: &Request,
+        asked: Instant,
+    ) -> Result<Option<Reservation>> {
         let new = self.new_claim(request);
         match self.store.claim(executor, &new).await? {
             Claim::Nothing => Ok(None),
-            Claim::Claimed => Ok(Some(Reservation::Acquired(
-                self.lease(request, Claimed::fresh(request)),
-            ))),
-            Claim::Seen(seen) => self.answer(executor, request, &new, *seen).await,
+            Claim::Claimed { until } => {
+                let lease = self.lease(request, Claimed::fresh(request, until), asked);
+                whole_lease(executor, lease, asked).await
+            }
+            Claim::Seen(seen) => self.answer(executor, request, &new, *seen, asked).await,
         }
     }
 
@@ -82,16 +85,18 @@ impl Idempotency {
         request: &Request,
         new: &NewClaim<'_>,
         mut seen: Seen,
+        asked: Instant,
     ) -> Result<Option<Reservation>> {
         if let Some(difference) = difference(request, &seen) {
             return Ok(Some(Reservation::Mismatch(difference)));
         }
         match seen.state {
             None => Err(unknown_status(&request.id, &seen.status)),
-            // The commit's answer was lost, and this is our own claim.
-            Some(State::InProgress | State::Expired) if seen.token == Some(request.token) => Ok(Some(
-                Reservation::Acquired(self.lease(request, Claimed::seen(&seen))),
-            )),
+            // The commit's answer was lost, and this is our own claim; part of its lease is gone.
+            Some(State::InProgress) if seen.token == Some(request.token_for(seen.attempt)) => {
+                let lease = self.lease(request, Claimed::seen(&seen), asked);
+                renewed(executor, lease).await
+            }
             Some(State::InProgress) => Ok(Some(Reservation::InProgress(busy(&seen)))),
             Some(State::Done | State::Failed) => Ok(seen.response.take().map(|response| {
                 Reservation::Replay(Replay {
@@ -103,37 +108,52 @@ impl Idempotency {
                 Ok(Some(Reservation::Expired(expired(seen))))
             }
             Some(State::Expired) => {
-                let taken = self.store.take_over(executor, new, &seen).await?;
-                Ok(taken.map(|taken| {
-                    Reservation::Acquired(self.lease(request, Claimed::taken_over(&seen, taken)))
-                }))
+                let new = NewClaim {
+                    token: request.token_for(seen.attempt.wrapping_add(1)),
+                    ..*new
+                };
+                match self.store.take_over(executor, &new, &seen).await? {
+                    Some(taken) => {
+                        let lease = self.lease(request, Claimed::taken_over(&seen, taken), asked);
+                        whole_lease(executor, lease, asked).await
+                    }
+                    None => Ok(None),
+                }
             }
         }
     }
 
-    fn lease(&self, request: &Request, claimed: Claimed) -> Lease {
+    fn lease(&self, request: &Request, claimed: Claimed, asked: Instant) -> Lease {
         let length = request.lease.unwrap_or(self.options.lease);
         Lease::new(
             self.store.clone(),
             request,
             claimed,
             length,
+            asked,
             self.options.max_body_bytes,
         )
     }
+}
 
-    /// The lease began when the statement began. Where the answer took long (a lock, a slow network), part of
-    /// it is gone before the work starts: take the whole of it again.
-    async fn whole_lease(
-        &self,
-        executor: &impl Executor,
-        lease: Lease,
-        asked: Instant,
-    ) -> Result<Reservation> {
-        if asked.elapsed() > lease.length() / 8 {
-            lease.renew(executor, lease.length()).await?;
+/// The lease began when the statement began (`now()`). Where the answer took long (a lock, a slow network),
+/// part of it is gone before the work starts: take the whole of it again.
+async fn whole_lease(executor: &impl Executor, lease: Lease, asked: Instant) -> Result<Option<Reservation>> {
+    if asked.elapsed() > lease.length() / 8 {
+        return renewed(executor, lease).await;
+    }
+    Ok(Some(Reservation::Acquired(lease)))
+}
+
+/// `None`: it was over, and somebody else has taken the key meanwhile.
+async fn renewed(executor: &impl Executor, lease: Lease) -> Result<Option<Reservation>> {
+    match lease.renew(executor, lease.length()).await {
+        Ok(()) => Ok(Some(Reservation::Acquired(lease))),
+        Err(Error::LeaseLost { .. }) => {
+            lease.forget();
+            Ok(None)
         }
-        Ok(Reservation::Acquired(lease))
+        Err(error) => Err(error),
     }
 }
 

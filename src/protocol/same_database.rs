@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::key::KeyId;
 use crate::record::State;
 use crate::response::Response;
-use crate::store::{Executor, unknown_status};
+use crate::store::{Executor, Mine, unknown_status};
 use uuid::Uuid;
 
 /// The answer to [`Idempotency::reserve_in`].
@@ -90,12 +90,13 @@ impl TransactionClaim {
             return Err(Error::ResponseTooLarge { size, limit });
         }
         self.finished = true;
-        if self
-            .keys
-            .store
-            .complete(tx, &self.id, self.token, response)
-            .await?
-        {
+        let mine = Mine {
+            id: &self.id,
+            token: self.token,
+            // Its lease has no length: until the commit nobody else can touch the row.
+            until: None,
+        };
+        if self.keys.store.complete(tx, mine, response).await? {
             return Ok(());
         }
         Err(Error::Inconsistent {

@@ -18,7 +18,7 @@ use crate::time::Timestamp;
 macro_rules! seen {
     () => {
         "    select k.fingerprint::text as fingerprint, k.operation, k.status::text as status,
-           k.locked_until <= now() as lease_over,
+           k.locked_until, k.locked_until <= now() as lease_over,
            case when k.status = 'in_progress' and isfinite(k.locked_until)
                 then extract(epoch from k.locked_until - now())::float8 end as lease_remaining_seconds,
            k.attempt, k.lease_token, k.owner, k.provider, k.order_id, k.last_error,
@@ -47,17 +47,17 @@ with seen as (
     select $1, $2, $3, 'in_progress', now() + make_interval(secs => $4), now(), $5, $6, $7, $8, $9
      where not exists (select from seen)
     on conflict (client_id, key) do nothing
-    returning attempt
+    returning attempt, locked_until
 )
 select true as claimed, null::text as fingerprint, null::text as operation, null::text as status,
-       null::bool as lease_over, null::float8 as lease_remaining_seconds, attempt, null::uuid as lease_token,
+       locked_until, null::bool as lease_over, null::float8 as lease_remaining_seconds, attempt, null::uuid as lease_token,
        null::text as owner, null::text as provider, null::text as order_id, null::text as last_error,
        null::int4 as status_code, null::text as response_headers, null::bytea as body,
        null::timestamptz as retained_from
   from claimed
 union all
-select false, fingerprint, operation, status, lease_over, lease_remaining_seconds, attempt, lease_token, owner,
-       provider, order_id, last_error, status_code, response_headers, body, retained_from
+select false, fingerprint, operation, status, locked_until, lease_over, lease_remaining_seconds, attempt,
+       lease_token, owner, provider, order_id, last_error, status_code, response_headers, body, retained_from
   from seen"
     ),
     types: &[
@@ -85,7 +85,7 @@ update {keys}
        provider = coalesce(provider, $6), order_id = coalesce(order_id, $7)
  where client_id = $1 and key = $2 and status = 'in_progress' and locked_until <= now()
    and fingerprint = $8 and lease_token is not distinct from $9 and attempt = $10
-returning attempt, provider, order_id",
+returning attempt, provider, order_id, locked_until",
     types: &[
         Type::TEXT,
         Type::TEXT,
@@ -137,7 +137,10 @@ pub(crate) struct NewClaim<'a> {
 #[derive(Debug)]
 pub(crate) enum Claim {
     /// The key is ours.
-    Claimed,
+    Claimed {
+        /// The lease's end as it was written.
+        until: Timestamp,
+    },
     /// Somebody has or had it.
     Seen(Box<Seen>),
     /// No row, and none inserted: a competitor committed meanwhile. Ask again.
@@ -151,6 +154,7 @@ pub(crate) struct Seen {
     pub(crate) operation: Option<String>,
     pub(crate) status: String,
     pub(crate) state: Option<State>,
+    pub(crate) locked_until: Timestamp,
     pub(crate) lease_remaining_seconds: Option<f64>,
     pub(crate) attempt: i32,
     pub(crate) token: Option<Uuid>,
@@ -166,6 +170,7 @@ pub(crate) struct Seen {
 #[derive(Debug)]
 pub(crate) struct TakenOver {
     pub(crate) attempt: i32,
+    pub(crate) until: Timestamp,
     pub(crate) provider: Option<String>,
     pub(crate) order_id: Option<String>,
 }
@@ -191,7 +196,9 @@ impl Store {
             .await?;
         match answer.rows.first() {
             None => Ok(Claim::Nothing),
-            Some(row) if row.get("claimed") => Ok(Claim::Claimed),
+            Some(row) if row.get("claimed") => Ok(Claim::Claimed {
+                until: row.get("locked_until"),
+            }),
             Some(row) => Ok(Claim::Seen(Box::new(seen(new.id, row)?))),
         }
     }
@@ -222,6 +229,7 @@ impl Store {
             .await?;
         Ok(answer.rows.first().map(|row| TakenOver {
             attempt: row.get("attempt"),
+            until: row.get("locked_until"),
             provider: row.get("provider"),
             order_id: row.get("order_id"),
         }))
@@ -277,6 +285,7 @@ fn seen(id: &KeyId, row: &Row) -> Result<Seen> {
         operation: row.get("operation"),
         status,
         state,
+        locked_until: row.get("locked_until"),
         lease_remaining_seconds: row.get("lease_remaining_seconds"),
         attempt: row.get("attempt"),
         token: row.get("lease_token"),

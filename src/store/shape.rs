@@ -122,6 +122,8 @@ select place.schema,
     types: &[Type::TEXT],
 };
 
+pub(crate) const STATEMENTS: &[Sql] = &[LOOK];
+
 /// Looks at the table; says nothing about whether it will do.
 pub(crate) async fn look(executor: &impl Executor, schema: Option<&str>) -> Result<Shape> {
     // The catalogue is asked before a schema is known, so the names are not filled in here.
@@ -167,6 +169,31 @@ impl Shape {
         }
     }
 
+    /// What a claim must not meet, though a reader may: rows without a state, and an index that gives a second
+    /// client an error instead of an answer.
+    fn danger(&self) -> Option<String> {
+        if let Some(column) = self.nullable.first() {
+            return Some(format!("column {column} may be null; make it `not null` first"));
+        }
+        if let Some(index) = self.narrow_unique.first() {
+            return Some(format!(
+                "the unique index {index} does not cover (client_id, key), so that a second client with the same key \
+                 would get an error; drop it first"
+            ));
+        }
+        None
+    }
+
+    /// Whether keys may be claimed in the table.
+    pub(crate) fn require_claimable(&self) -> Result<()> {
+        match self.danger() {
+            None => Ok(()),
+            Some(danger) => Err(Error::Schema {
+                what: format!("table {}.idempotency: {danger}", self.schema),
+            }),
+        }
+    }
+
     /// What keeps the table from being adopted (`current` false) or used (`current` true).
     pub(crate) fn problem(&self, current: bool) -> Option<String> {
         for (position, (name, types)) in OLD_COLUMNS.iter().chain(&NEW_COLUMNS).enumerate() {
@@ -188,14 +215,8 @@ impl Shape {
                 "column {name} is not null and has no default, and nothing would fill it"
             ));
         }
-        if let Some(column) = self.nullable.first() {
-            return Some(format!("column {column} may be null; make it `not null` first"));
-        }
-        if let Some(index) = self.narrow_unique.first() {
-            return Some(format!(
-                "the unique index {index} does not cover (client_id, key), so that a second client with the same key \
-                 would get an error; drop it first"
-            ));
+        if !current && let Some(danger) = self.danger() {
+            return Some(danger);
         }
         (!self.unique_key).then(|| "no primary key or immediate unique index on (client_id, key)".to_owned())
     }
