@@ -153,6 +153,8 @@ async fn an_adopted_table_with_nulls_and_odd_types() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bytes_that_are_no_text() {
+    // Starts the cluster where it may wait.
+    let _other = crate::support::database().await;
     let cluster = crate::support::shared();
     let admin = crate::support::connect(&cluster.server().url("postgres")).await;
     admin
