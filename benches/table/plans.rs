@@ -91,6 +91,7 @@ fn cases(deep: (i64, String, String)) -> Vec<Case> {
     cases
 }
 
+#[expect(clippy::too_many_lines, reason = "one measurement after the other")]
 pub(crate) async fn run(bench: &Bench) -> Result<()> {
     bench
         .admin

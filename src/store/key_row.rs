@@ -19,26 +19,22 @@ macro_rules! body {
 
 /// Every column that a [`Record`] needs, of the row `k`. One clock for all of it: `now()`.
 ///
-/// An adopted table may allow nulls and any number where ours does not, and a row that holds them must still be
-/// shown: no status is a word that nobody knows, no lease end is a lease that nobody takes over (`infinity`), no
-/// time of creation is `infinity`, which is where the order of an index puts it, and a number that no HTTP status can be is none.
+/// A number that no HTTP status can be, which an adopted table may hold, is none.
 macro_rules! record_columns {
     () => {
         concat!(
-            "k.client_id::text as client_id, k.key::text as key, coalesce(k.fingerprint::text, '') as fingerprint,
-       coalesce(k.status::text, '') as status, coalesce(k.locked_until, 'infinity') as locked_until,
-       coalesce(k.locked_until <= now(), false) as lease_over,
+            "k.client_id::text as client_id, k.key::text as key, k.fingerprint::text as fingerprint,
+       k.status::text as status, k.locked_until, k.locked_until <= now() as lease_over,
        case when k.status = 'in_progress' and isfinite(k.locked_until)
             then extract(epoch from k.locked_until - now())::float8 end as lease_remaining_seconds,
-       coalesce(k.created_at, 'infinity') as created_at,
+       k.created_at,
        case when isfinite(k.created_at)
             then extract(epoch from now() - k.created_at)::float8 end as age_seconds,
        k.completed_at,
        case when k.status <> 'in_progress'
             then coalesce(k.completed_at, greatest(k.created_at, k.locked_until)) end as retained_from,
        coalesce(k.attempt, 1) as attempt, k.lease_token, k.owner, k.operation, k.provider, k.order_id, k.last_error,
-       k.status is distinct from 'in_progress' or k.response is not null or k.response_body is not null
-            as has_response,
+       k.status <> 'in_progress' or k.response is not null or k.response_body is not null as has_response,
        case when k.status_code between -2147483648 and 2147483647 then k.status_code::int4 end as status_code, k.response_headers::text as response_headers,
        octet_length(",
             crate::store::key_row::body!(),

@@ -45,10 +45,7 @@ select ",
             "
    and ($7::timestamptz is null or (k.created_at, k.client_id, k.key) ",
             $compare,
-            " ($7, $8, $9)
-        or $7 = 'infinity' and k.created_at is null and (k.client_id, k.key) ",
-            $compare,
-            " ($8, $9))
+            " ($7, $8, $9))
  order by ",
             $age,
             " ",

@@ -160,7 +160,9 @@ impl Cli {
         }
         let context = Context::new(settings);
         match self.command {
-            Command::Inspect(args) => stoppable(&context, commands::inspect::run(&context, args)).await,
+            Command::Inspect(args) => {
+                stoppable(&context, Box::pin(commands::inspect::run(&context, args))).await
+            }
             Command::List(args) => stoppable(&context, commands::list::run(&context, args)).await,
             Command::Release(args) => commands::release::run(&context, args).await,
             Command::Provider(args) => stoppable(&context, commands::provider::run(&context, args)).await,

@@ -103,13 +103,12 @@ async fn an_adopted_table_with_nulls_and_odd_types() {
     let db = crate::support::database().await;
     db.client
         .batch_execute(
-            r#"create table idempotency (client_id varchar(50), key varchar(80), fingerprint varchar(64), status varchar(20),
-                   locked_until timestamptz, status_code bigint, response jsonb, created_at timestamptz,
-                   unique (client_id, key));
+            r#"create table idempotency (client_id varchar(50) not null, key varchar(80) not null,
+                   fingerprint varchar(64) not null, status varchar(20) not null, locked_until timestamptz not null,
+                   status_code bigint, response jsonb, created_at timestamptz, unique (client_id, key));
                insert into idempotency values
-                   ('n', 'nothing', null, null, null, null, null, null),
-                   ('n', 'half', null, 'in_progress', null, null, null, null),
-                   ('n', 'big', 'x', 'done', null, 9223372036854775807, '{"a": 1}', null),
+                   ('n', 'big', 'x', 'done', now(), 9223372036854775807, '{"a": 1}', now()),
+                   ('n', 'empty', 'x', 'done', now(), null, null, now()),
                    ('n', 'plain', 'x', 'done', now(), 200, '"x"', now())"#,
         )
         .await
@@ -122,41 +121,30 @@ async fn an_adopted_table_with_nulls_and_odd_types() {
         "{}",
         unmigrated.stderr
     );
+    let nullable = run(&["migrate"]).await;
+    assert_eq!(nullable.code, 9, "{}", nullable.transcript());
+    assert!(
+        nullable.stderr.contains("created_at may be null"),
+        "{}",
+        nullable.stderr
+    );
+    db.client
+        .batch_execute("alter table idempotency alter column created_at set not null")
+        .await
+        .unwrap();
     run(&["migrate"]).await.ok();
     db.client
         .batch_execute("update idempotency set response_headers = '{\"not\": \"pairs\"}' where key = 'plain'")
         .await
         .unwrap();
     let listed: Value = serde_json::from_str(&run(&["list", "-o", "json"]).await.ok()).unwrap();
-    assert_eq!(listed.as_array().unwrap().len(), 4);
-    for key in ["nothing", "half", "big", "plain"] {
+    assert_eq!(listed.as_array().unwrap().len(), 3);
+    for key in ["big", "empty", "plain"] {
         let json: Value =
             serde_json::from_str(&run(&["inspect", "n", key, "-o", "json"]).await.ok()).unwrap();
-        let state = match key {
-            "nothing" => "unknown",
-            "half" => "in_progress",
-            _ => "done",
-        };
-        assert_eq!(json["state"], state, "{key}");
+        assert_eq!(json["state"], "done", "{key}");
         assert_eq!(run(&["inspect", "n", key]).await.code, 0);
     }
-    assert_eq!(run(&["release", "n", "nothing", "--yes"]).await.code, 4);
-    // Row by row, newest first: rows without a time come first, and each comes once.
-    let mut seen = std::collections::BTreeSet::new();
-    let mut cursor = String::new();
-    loop {
-        let mut args = vec!["list", "-o", "ids", "--limit", "1"];
-        if !cursor.is_empty() {
-            args.extend(["--cursor", &cursor]);
-        }
-        let output = run(&args).await;
-        assert!(seen.insert(output.stdout.clone()), "{} twice", output.stdout);
-        let Some((_, rest)) = output.stderr.split_once("--cursor ") else {
-            break;
-        };
-        cursor = rest.split([',', ' ', '\n']).next().unwrap().to_owned();
-    }
-    assert_eq!(seen.len(), 4);
     // Replaying headers that are no pairs is not guessed at.
     let shown = run(&["inspect", "n", "plain", "--show-response"]).await;
     assert_eq!(shown.code, 1, "{}", shown.transcript());
@@ -165,6 +153,8 @@ async fn an_adopted_table_with_nulls_and_odd_types() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bytes_that_are_no_text() {
+    // Starts the cluster where it may wait.
+    let _other = crate::support::database().await;
     let cluster = crate::support::shared();
     let admin = crate::support::connect(&cluster.server().url("postgres")).await;
     admin
