@@ -7,7 +7,7 @@ use idemctl::protocol::{OnExpired, Request, TransactionReservation};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 
 use super::{Table, acquire, id, print, replay, request, response};
-use crate::support::connect;
+use crate::support::{Run, connect};
 
 /// Every counter and histogram as `name{labels} = value`.
 fn told(snapshotter: &Snapshotter) -> BTreeSet<String> {
@@ -117,8 +117,16 @@ impl std::io::Write for Log {
     }
 }
 
+/// In a process of its own: which log statements are on is one decision for all threads of a process.
 #[tokio::test]
 async fn dropping_a_lease_changes_nothing_and_is_warned_about() {
+    let output = Run::test("protocol::told::child_drops_leases").run().await;
+    assert_eq!(output.code, 0, "{}", output.transcript());
+}
+
+#[tokio::test]
+#[ignore = "a child process"]
+async fn child_drops_leases() {
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
