@@ -113,7 +113,6 @@ struct Speed {
     wal: f64,
 }
 
-#[expect(clippy::too_many_lines, reason = "one measurement after the other")]
 pub(crate) async fn run(bench: &Bench) -> Result<()> {
     let keys = Idempotency::open(
         &bench.admin,
