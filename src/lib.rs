@@ -24,7 +24,8 @@
 //! - No module but `store` writes SQL; `ops` and `janitor` have none.
 //! - The process's clock decides nothing about rows: the database's does, in SQL.
 //! - Every statement that writes repeats its condition and its token, and its row count is looked at.
-//! - The library prints nothing, asks nobody, reads no environment variable, installs no signal handler.
+//! - The library prints nothing, asks nobody, installs no signal handler; only `dev`, which looks for
+//!   PostgreSQL on the machine, reads environment variables.
 //! - No expected outcome is an error, and no unknown one is made to look known.
 
 pub mod duration;

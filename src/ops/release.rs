@@ -42,6 +42,8 @@ pub enum Outcome {
     RefusedUnknown,
     /// Nothing was changed: the row is not any more as it was seen.
     Changed,
+    /// The commit was not answered: changed or not, the database knows.
+    Unknown,
 }
 
 /// Why a row in this state may not be released; `None` when it may.
@@ -56,7 +58,7 @@ pub fn refusal(state: Option<State>, steal: bool) -> Option<Outcome> {
 
 /// Releases the row, with its event, in one transaction.
 ///
-/// An error of the connection during the commit leaves the outcome open: look again with `inspect`.
+/// A commit that is not answered leaves the outcome open ([`Outcome::Unknown`]): look again with `inspect`.
 pub async fn run(conn: &mut Connection, store: &Store, request: &Request<'_>) -> Result<Outcome> {
     if let Some(refused) = refusal(request.seen.state, request.steal) {
         return Ok(refused);
@@ -86,6 +88,7 @@ pub async fn run(conn: &mut Connection, store: &Store, request: &Request<'_>) ->
                 tries += 1;
                 tokio::time::sleep(Duration::from_millis(fastrand::u64(1..=20 << tries))).await;
             }
+            Err(error) if committing && error.needs_reconnect() => return Ok(Outcome::Unknown),
             Err(error) => return Err(error),
         }
     }

@@ -56,7 +56,7 @@ pub(crate) struct GlobalArgs {
     /// Schema of the table [default: first of `search_path` that has it, else public]
     #[arg(long, global = true, value_name = "NAME", help_heading = "Connection options")]
     pub(crate) schema: Option<String>,
-    /// Whole time for getting a connection [default: 10s]
+    /// Time for getting a connection to one address [default: 10s]
     #[arg(long, global = true, value_name = "DURATION", help_heading = "Connection options", value_parser = settings::duration)]
     pub(crate) connect_timeout: Option<std::time::Duration>,
     /// Time for one statement [default: 30s]

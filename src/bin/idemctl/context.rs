@@ -15,7 +15,6 @@ use crate::render::Printer;
 use crate::settings::Settings;
 
 /// Built once, before the command runs.
-#[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) settings: Settings,
     pub(crate) printer: Printer,

@@ -15,8 +15,7 @@ use crate::exit::{CliError, Result};
 pub(crate) use effective::Effective;
 pub(crate) use file::Config;
 
-/// The effective settings of this run.
-#[derive(Debug)]
+/// The effective settings of this run. No `Debug`: URL and environment hold passwords.
 pub(crate) struct Settings {
     pub(crate) schema: Option<String>,
     pub(crate) output: Format,
@@ -46,8 +45,8 @@ struct Flags {
     lock_timeout: bool,
 }
 
-/// A snapshot of the process's environment, taken once.
-#[derive(Debug, Clone, Default)]
+/// A snapshot of the process's environment, taken once. No `Debug`: it holds passwords.
+#[derive(Clone, Default)]
 pub(crate) struct Environment {
     variables: std::collections::BTreeMap<String, String>,
 }
@@ -59,6 +58,14 @@ impl Environment {
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect();
         Self { variables }
+    }
+
+    /// The names of the variables that begin with this text.
+    pub(crate) fn names_beginning(&self, prefix: &str) -> impl Iterator<Item = &str> {
+        self.variables
+            .keys()
+            .map(String::as_str)
+            .filter(move |name| name.starts_with(prefix))
     }
 
     /// A variable that is set and not empty.

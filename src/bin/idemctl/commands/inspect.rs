@@ -84,7 +84,7 @@ async fn show(context: &Context, args: &InspectArgs, report: inspect::Report) ->
         can_ask,
         answer.as_ref().map(|answer| answer.verdict),
     );
-    let mut view = InspectView::new(report, &context.settings.config.retention, args.unmask, next);
+    let mut view = InspectView::new(report, &context.settings.config, args.unmask, next);
     view.provider_says.clone_from(&answer);
     context.printer.document(&view)?;
     answer.map_or(Ok(Exit::Done), |answer| answer.result())

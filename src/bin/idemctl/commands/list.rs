@@ -92,11 +92,11 @@ pub(crate) async fn run(context: &Context, args: ListArgs) -> Result<Exit> {
         let size = u32::try_from(left).unwrap_or(u32::MAX).min(list::MAX_PAGE);
         let page = list::page(&connection, &store, &filter, order, cursor.as_ref(), size).await?;
         left -= page.records.len() as u64;
-        let retention = &context.settings.config.retention;
+        let config = &context.settings.config;
         let views: Vec<KeyView> = page
             .records
             .into_iter()
-            .map(|record| KeyView::new(record, retention))
+            .map(|record| KeyView::new(record, config))
             .collect();
         list.page(&views)?;
         cursor = page.next;

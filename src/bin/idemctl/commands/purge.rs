@@ -41,8 +41,15 @@ pub(crate) struct PurgeArgs {
 pub(crate) async fn run(context: &Context, args: PurgeArgs) -> Result<Exit> {
     let lifecycle = Lifecycle::install(false)?;
     let request = request(context, &args)?;
-    let (mut connection, store) = context.open().await?;
-    let confirmed = gate(context, &args, &request, &connection, &store).await?;
+    let interrupted = || CliError::new(Exit::Interrupted, "interrupted; nothing was deleted");
+    let (mut connection, store) = tokio::select! {
+        opened = context.open() => opened?,
+        () = lifecycle.stop.soft() => return Err(interrupted()),
+    };
+    let confirmed = tokio::select! {
+        confirmed = gate(context, &args, &request, &connection, &store) => confirmed?,
+        () = lifecycle.stop.soft() => return Err(interrupted()),
+    };
     let report = delete(context, &lifecycle, &mut connection, &store, &request, confirmed).await?;
     context.printer.document(&PurgeView::from(&report))?;
     if report.stopped == Stopped::Interrupted {
@@ -122,8 +129,11 @@ async fn delete(
 ) -> Result<Report> {
     let visible = std::io::stderr().is_terminal() && context.printer.format() == Format::Table;
     let bar = if visible {
-        let due = purge::backlog(connection, store, &request.retention).await?;
-        indicatif::ProgressBar::new(due.rows)
+        // The count only gives the bar its length: where it takes too long, there is none.
+        let due = purge::backlog(connection, store, &request.retention).await.ok();
+        due.map_or_else(indicatif::ProgressBar::new_spinner, |due| {
+            indicatif::ProgressBar::new(due.rows)
+        })
     } else {
         indicatif::ProgressBar::hidden()
     };
@@ -139,6 +149,10 @@ async fn delete(
     bar.finish_and_clear();
     result.map_err(|failure| {
         let done = failure.report.to_string();
+        // What was deleted is told on stdout too, for those who read JSON; the error that counts comes after.
+        let _written = context
+            .printer
+            .document(&PurgeView::from(failure.report.as_ref()));
         let interrupted = matches!(failure.cause, Error::Interrupted);
         let error = CliError::from(failure.cause).before(&done);
         if interrupted {

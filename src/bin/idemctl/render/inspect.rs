@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::key::{BodyView, KeyView, age, lease};
 use super::provider::StatusView;
 use super::{Document, mask, printable};
-use crate::settings::file::Retention;
+use crate::settings::Config;
 
 /// `inspect -o json` of the contract.
 #[derive(Debug, Serialize)]
@@ -74,13 +74,13 @@ impl From<Event> for EventView {
 
 impl InspectView {
     /// `unmasked`: show secrets in the body too.
-    pub(crate) fn new(report: Report, retention: &Retention, unmasked: bool, next: Option<String>) -> Self {
+    pub(crate) fn new(report: Report, config: &Config, unmasked: bool, next: Option<String>) -> Self {
         let Report {
             record,
             response,
             history,
         } = report;
-        let mut key = KeyView::new(record, retention);
+        let mut key = KeyView::new(record, config);
         let mut body_text = None;
         if let (Some(view), Some(response)) = (&mut key.response, &response) {
             let (body, text) = body(response, unmasked);
@@ -161,7 +161,12 @@ impl Document for InspectView {
         }
         line("provider", key.provider.as_deref().unwrap_or("not recorded"))?;
         line("order id", &key.order_id)?;
-        line("provider key", &key.provider_key)?;
+        line(
+            "provider key",
+            key.provider_key
+                .as_deref()
+                .unwrap_or("none by the configured scheme"),
+        )?;
         line("fingerprint", &key.fingerprint)?;
         line("response", &self.response_line())?;
         if let Some(body) = &self.body_text {

@@ -1,12 +1,11 @@
 //! A key: the JSON object of the contract, and the row of a list.
 
-use idemctl::provider_key;
 use idemctl::record::{Record, ResponseSummary, State};
 use idemctl::time::Timestamp;
 use serde::Serialize;
 
 use super::Item;
-use crate::settings::file::Retention;
+use crate::settings::Config;
 
 /// One key as the contract has it; `inspect` adds history and the next command.
 #[derive(Debug, Serialize)]
@@ -21,7 +20,8 @@ pub(crate) struct KeyView {
     pub(crate) owner: Option<String>,
     pub(crate) provider: Option<String>,
     pub(crate) order_id: String,
-    pub(crate) provider_key: String,
+    /// Absent where the configured scheme has none for this key.
+    pub(crate) provider_key: Option<String>,
     pub(crate) created_at: Timestamp,
     pub(crate) locked_until: Timestamp,
     pub(crate) lease_remaining_seconds: Option<f64>,
@@ -60,8 +60,9 @@ pub(crate) enum BodyView {
 
 impl KeyView {
     /// A new field of [`Record`] must find its place here: nothing is left out by `..`.
-    pub(crate) fn new(record: Record, retention: &Retention) -> Self {
-        let provider_key = provider_key::derive(&record.id, record.operation.as_deref());
+    pub(crate) fn new(record: Record, config: &Config) -> Self {
+        let provider_key = provider_key(&record, config);
+        let retention = &config.retention;
         let order_id = record.order_id().to_owned();
         let Record {
             id,
@@ -113,6 +114,24 @@ impl KeyView {
             age_seconds,
         }
     }
+}
+
+/// The key that the provider was given: by the scheme of the provider that the row names, else of the only one
+/// that is configured, else the derived one.
+fn provider_key(record: &Record, config: &Config) -> Option<String> {
+    let providers = &config.providers;
+    let provider = match &record.provider {
+        Some(name) => providers.get(name),
+        None if providers.len() == 1 => providers.values().next(),
+        None => None,
+    };
+    let scheme = provider.map(|provider| provider.key_scheme).unwrap_or_default();
+    let limit = provider
+        .and_then(|provider| provider.key_limit)
+        .unwrap_or(usize::MAX);
+    scheme
+        .provider_key(&record.id, record.operation.as_deref(), limit)
+        .ok()
 }
 
 impl From<ResponseSummary> for ResponseView {

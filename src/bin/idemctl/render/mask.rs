@@ -6,36 +6,31 @@ use serde_json::Value;
 /// What stands in the place of a secret.
 const MASK: &str = "***";
 
-/// Names (lower case, without `_` and `-`) whose values are never shown.
-const SECRET_NAMES: [&str; 14] = [
+/// Parts of names (lower case, without `_` and `-`) whose values are never shown.
+const SECRET_PARTS: [&str; 10] = [
     "password",
     "passwd",
     "secret",
-    "clientsecret",
     "token",
-    "accesstoken",
-    "refreshtoken",
     "apikey",
     "authorization",
     "cvc",
     "cvv",
-    "cvv2",
-    "pin",
     "privatekey",
+    "credential",
 ];
 
 /// A text with secrets masked. JSON is masked by member and comes back in its own layout only where nothing had
 /// to be masked; anything else has card numbers masked.
 pub(crate) fn text(body: &str) -> String {
-    match serde_json::from_str::<Value>(body) {
-        Ok(mut value) => {
-            if mask_value(&mut value) {
-                value.to_string()
-            } else {
-                body.to_owned()
-            }
-        }
-        Err(_) => cards(body).unwrap_or_else(|| body.to_owned()),
+    let Ok(mut value) = serde_json::from_str::<Value>(body) else {
+        let form = pairs(body);
+        return cards(&form).unwrap_or(form);
+    };
+    if mask_value(&mut value) {
+        value.to_string()
+    } else {
+        body.to_owned()
     }
 }
 
@@ -65,13 +60,26 @@ fn mask_value(value: &mut Value) -> bool {
     }
 }
 
+/// `name=value` pairs, as in forms and logs, with the values of secret names masked.
+fn pairs(text: &str) -> String {
+    text.split_inclusive(['&', ' ', '\n', ';', ','])
+        .map(|part| match part.split_once('=') {
+            Some((name, value)) if is_secret(name) => {
+                let end = value.find(['&', ' ', '\n', ';', ',']).unwrap_or(value.len());
+                format!("{name}={MASK}{}", &value[end..])
+            }
+            _ => part.to_owned(),
+        })
+        .collect()
+}
+
 fn is_secret(name: &str) -> bool {
     let name: String = name
         .to_lowercase()
         .chars()
         .filter(|c| !matches!(c, '_' | '-'))
         .collect();
-    SECRET_NAMES.contains(&name.as_str())
+    name == "pin" || SECRET_PARTS.iter().any(|part| name.contains(part))
 }
 
 /// Digit runs of 13 to 19 (blanks and dashes between them allowed) that pass the Luhn check (ISO/IEC 7812-1)

@@ -45,7 +45,7 @@ impl ReleasedView {
 
     /// Left alone because of an error, which is told.
     pub(crate) fn error(id: &KeyId, error: &CliError) -> Self {
-        let item = Self::new(id, "refused", error.exit(), Some(error.message().to_owned()));
+        let item = Self::new(id, "error", error.exit(), Some(error.message().to_owned()));
         let hint = error.hint_text().map(str::to_owned);
         Self { hint, ..item }
     }
@@ -69,6 +69,10 @@ impl ReleasedView {
                 let reason =
                     "the row changed since it was read (taken over, completed, released); look again";
                 Self::new(id, "changed", Exit::Race, Some(reason.to_owned()))
+            }
+            Outcome::Unknown => {
+                let reason = "the commit was not answered: changed or not, `idemctl inspect` tells";
+                Self::new(id, "unknown", Exit::Database, Some(reason.to_owned()))
             }
         }
     }

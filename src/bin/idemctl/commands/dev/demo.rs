@@ -63,14 +63,14 @@ pub(super) async fn run(context: &Context, args: &StartArgs) -> Result<Exit> {
     let options = args.options(context).await?;
     // A server that is up already stays so; one that we start ends with us.
     let server = Server::start(&options, Lifetime::Tied).await?;
-    let outcome = walk(&server, &options.binaries).await;
+    let outcome = walk(context, &server, &options.binaries).await;
     if server.is_tied() {
         server.stop().await?;
     }
     outcome
 }
 
-async fn walk(server: &Server, binaries: &idemctl::dev::Binaries) -> Result<Exit> {
+async fn walk(context: &Context, server: &Server, binaries: &idemctl::dev::Binaries) -> Result<Exit> {
     server.recreate_database(DATABASE).await?;
     let url = server.url(DATABASE);
     let settings = Settings::from_dsn(&url)?;
@@ -84,7 +84,7 @@ async fn walk(server: &Server, binaries: &idemctl::dev::Binaries) -> Result<Exit
         binaries.version()
     ))?;
     for step in WALK {
-        show(step, &url, &config.0).await?;
+        show(context, step, &url, &config.0).await?;
     }
     crate::render::raw(
         "\nNext: `idemctl dev up` keeps such a server running, and `idemctl migrate` makes the table in it.\n",
@@ -93,7 +93,7 @@ async fn walk(server: &Server, binaries: &idemctl::dev::Binaries) -> Result<Exit
 }
 
 /// Runs one command as the reader would, and shows the line and everything that it says.
-async fn show(step: &Step, url: &str, config: &Path) -> Result<()> {
+async fn show(context: &Context, step: &Step, url: &str, config: &Path) -> Result<()> {
     let Step { say, args, exit } = step;
     crate::render::raw(&format!("\n# {say}\n$ idemctl {}\n", args.join(" ")))?;
     let failed = |why: String| {
@@ -105,10 +105,8 @@ async fn show(step: &Step, url: &str, config: &Path) -> Result<()> {
     let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
     let mut command = Command::new(program);
     // PGHOSTADDR, PGSERVICE and the like would lead elsewhere.
-    for (name, _) in std::env::vars_os() {
-        if name.as_encoded_bytes().starts_with(b"PG") {
-            command.env_remove(name);
-        }
+    for name in context.settings.environment().names_beginning("PG") {
+        command.env_remove(name);
     }
     let output = command
         .args(*args)
