@@ -36,7 +36,9 @@ pub use executor::{Answer, Cached, Executor, Params, Statement};
 pub(crate) use lease::Mine;
 pub(crate) use reserve::{Claim, NewClaim, Seen, TakenOver, unknown_status};
 pub use shape::ResponseType;
-pub(crate) use sql::{Sql, Tables, quote_ident};
+#[cfg(feature = "operate")]
+pub(crate) use sql::quote_ident;
+pub(crate) use sql::{Sql, Tables};
 
 /// Every statement that the store sends to the tables. A test prepares and explains each on a plain and on a
 /// partitioned table, so a constant that is not listed here is found there.

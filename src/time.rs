@@ -18,11 +18,13 @@ pub struct Timestamp(i64);
 
 impl Timestamp {
     /// From microseconds since 2000-01-01, PostgreSQL's own count.
+    #[cfg(feature = "operate")]
     pub(crate) fn from_micros(micros: i64) -> Self {
         Self(micros)
     }
 
     /// Microseconds since 2000-01-01, PostgreSQL's own count.
+    #[cfg(feature = "operate")]
     pub(crate) fn to_micros(self) -> i64 {
         self.0
     }

@@ -44,7 +44,9 @@ macro_rules! record_columns {
         )
     };
 }
-pub(crate) use {body, record_columns};
+pub(crate) use body;
+#[cfg(feature = "operate")]
+pub(crate) use record_columns;
 
 const GET: Sql = Sql {
     name: "get",
