@@ -17,8 +17,7 @@ use crate::store::expired::Stuck;
 const STATUS_CODE: u16 = 500;
 
 /// Written where no attempt left a reason.
-const LAST_ERROR: &str =
-    "no result before the lease ended; marked as failed without an answer of the provider";
+const LAST_ERROR: &str = "no result before the lease ended; marked as failed, see the event log";
 
 /// How a row in progress is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

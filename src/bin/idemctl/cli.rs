@@ -44,8 +44,8 @@ pub(crate) struct GlobalArgs {
         help_heading = "Connection options"
     )]
     pub(crate) database_url: Option<String>,
-    /// Configuration file [env: `IDEMCTL_CONFIG`] [default: $`XDG_CONFIG_HOME/idemctl/config.toml`, else /etc/idemctl/config.toml]
     #[arg(
+        help = "Configuration file [env: IDEMCTL_CONFIG] [default: $XDG_CONFIG_HOME/idemctl/config.toml (~/.config), else /etc/idemctl/config.toml]",
         long,
         short = 'c',
         global = true,
@@ -53,7 +53,7 @@ pub(crate) struct GlobalArgs {
         help_heading = "Connection options"
     )]
     pub(crate) config: Option<std::path::PathBuf>,
-    /// Schema of the table [default: first of `search_path` that has it, else public]
+    /// Schema of the table [default: first of search_path that has it, else public]
     #[arg(long, global = true, value_name = "NAME", help_heading = "Connection options")]
     pub(crate) schema: Option<String>,
     /// Time for getting a connection to one address [default: 10s]

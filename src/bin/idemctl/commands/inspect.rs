@@ -18,9 +18,9 @@ use crate::render::provider::StatusView;
 pub(crate) struct InspectArgs {
     #[command(flatten)]
     key: KeyArgs,
-    /// Ask the row's provider too
-    #[arg(long)]
-    provider: bool,
+    /// Ask the row's provider too; the named one, where the row names none
+    #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true)]
+    provider: Option<Option<String>>,
     /// Look again every two seconds until the key has a final answer
     #[arg(long, conflicts_with_all = ["unmask", "provider"])]
     watch: bool,
@@ -64,11 +64,16 @@ pub(crate) async fn run(context: &Context, args: InspectArgs) -> Result<Exit> {
 
 /// One screen; with `--provider` the code tells whether the provider could say.
 async fn show(context: &Context, args: &InspectArgs, report: inspect::Report) -> Result<Exit> {
-    let answer = if args.provider {
-        Some(context.ask_about(&report.record, None).await?.ok_or_else(|| {
-            CliError::usage("nobody can be asked: no provider is configured")
-                .hint("add [providers.NAME] to the configuration file (see the README)")
-        })?)
+    let answer = if let Some(named) = &args.provider {
+        Some(
+            context
+                .ask_about(&report.record, named.as_deref())
+                .await?
+                .ok_or_else(|| {
+                    CliError::usage("nobody can be asked: no provider is configured")
+                        .hint("add [providers.NAME] to the configuration file (see the README)")
+                })?,
+        )
     } else {
         None
     };
@@ -101,7 +106,10 @@ fn next(record: &Record, can_ask: bool, verdict: Option<&str>) -> Option<String>
         }
         // The money moved or is held: no command of ours makes that better.
         Some(State::Expired) if matches!(verdict, Some("charged" | "authorized")) => None,
-        Some(State::Expired) if can_ask => Some(format!("idemctl inspect {client} {key} --provider")),
+        Some(State::Expired) if can_ask && verdict.is_none() => {
+            Some(format!("idemctl inspect {client} {key} --provider"))
+        }
+        Some(State::Expired) if verdict.is_some() => None,
         Some(State::Expired) => Some(format!("idemctl release {client} {key} --dry-run")),
         Some(State::InProgress) => Some(format!("idemctl inspect {client} {key} --watch")),
         Some(State::Done | State::Failed) | None => None,

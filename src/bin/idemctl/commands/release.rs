@@ -95,7 +95,7 @@ pub(crate) async fn run(context: &Context, args: ReleaseArgs) -> Result<Exit> {
     let (mut connection, store, asked) = lifecycle.unless_stopped(context, reading).await?;
     let mut cleared = Vec::new();
     for (record, answer) in asked {
-        match verdict(answer, args.accept_double_charge) {
+        match verdict(answer, args.accept_double_charge, args.keep_as) {
             Ok(evidence) => cleared.push((record, evidence)),
             Err(reason) => view.released.push(ReleasedView::refused(&record.id, reason)),
         }
@@ -197,7 +197,11 @@ async fn ask_providers(context: &Context, rows: Vec<Record>, named: Option<&str>
 }
 
 /// What is known of the charge, for the event log; or why the row may not be released.
-fn verdict(answer: Result<Option<ProviderStatus>>, accept: bool) -> Result<serde_json::Value, String> {
+fn verdict(
+    answer: Result<Option<ProviderStatus>>,
+    accept: bool,
+    keep_as: Option<KeepAs>,
+) -> Result<serde_json::Value, String> {
     let (said, evidence, fine) = match answer {
         Ok(None) => {
             return Ok(
@@ -227,8 +231,12 @@ fn verdict(answer: Result<Option<ProviderStatus>>, accept: bool) -> Result<serde
     if fine || accept {
         return Ok(evidence);
     }
+    let danger = match keep_as {
+        None => "a release could charge again",
+        Some(KeepAs::Failed) => "a final error could hide a charge",
+    };
     Err(format!(
-        "{said}; a release could charge again (--accept-double-charge --reason TEXT overrides)"
+        "{said}; {danger} (--accept-double-charge --reason TEXT overrides)"
     ))
 }
 
@@ -241,9 +249,13 @@ fn ask(args: &ReleaseArgs, ready: &[(Record, serde_json::Value)]) -> Result<Opti
         None => "release (the next request starts afresh and may charge again)",
         Some(KeepAs::Failed) => "keep as failed (every repeat gets a final error)",
     };
-    for (record, _) in ready.iter().take(20) {
+    for (record, evidence) in ready.iter().take(20) {
         let owner = record.owner.as_deref().unwrap_or("unknown owner");
-        let line = format!("{}  attempt {}, {owner}", record.id, record.attempt);
+        let says = match (evidence["provider"].as_str(), evidence["verdict"].as_str()) {
+            (Some(provider), Some(verdict)) => format!("{provider} says {verdict}"),
+            _ => "no provider could be asked".to_owned(),
+        };
+        let line = format!("{}  attempt {}, {owner}; {says}", record.id, record.attempt);
         say(&format!("  {}", crate::render::printable(&line)));
     }
     if ready.len() > 20 {

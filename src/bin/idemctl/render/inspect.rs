@@ -245,7 +245,16 @@ impl EventView {
 
 /// What is known to be safe in this state; never a guess about the money. `verdict`: what the provider says.
 fn safe(key: &KeyView, verdict: Option<&str>) -> &'static str {
+    // Which key an older service gave the provider is not known here, so no retry is known to be safe.
     match (key.state, verdict) {
+        ("expired", None | Some("unknown")) if key.by_old_service => {
+            "nobody knows yet whether the money moved: ask the provider first; a service that records no token wrote \
+             this row under a provider key that idemctl does not know, so a retry may charge again"
+        }
+        ("expired", Some("charged" | "authorized")) if key.by_old_service => {
+            "the money moved or is held: do not release; a retry may charge again, because a service that records no \
+             token wrote this row under a provider key that idemctl does not know"
+        }
         ("in_progress", _) => "wait: the holder may be at work; repeats get 409 until it ends",
         ("expired", None | Some("unknown")) => {
             "nobody knows yet whether the money moved: ask the provider first; the client's own retry is safe \

@@ -31,6 +31,9 @@ pub(crate) struct KeyView {
     pub(crate) last_error: Option<String>,
     #[serde(skip)]
     pub(crate) age_seconds: Option<f64>,
+    /// Whether a program that knows only the old columns holds or held it.
+    #[serde(skip)]
+    pub(crate) by_old_service: bool,
 }
 
 /// The stored response, hidden: size, type and hash.
@@ -76,7 +79,7 @@ impl KeyView {
             completed_at,
             retained_from,
             attempt,
-            lease_token: _,
+            lease_token,
             owner,
             operation,
             provider,
@@ -112,6 +115,7 @@ impl KeyView {
             response: response.map(ResponseView::from),
             last_error,
             age_seconds,
+            by_old_service: lease_token.is_none(),
         }
     }
 }

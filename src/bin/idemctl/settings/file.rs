@@ -190,6 +190,7 @@ impl Config {
                 "stands beside database.url; keep one of them".to_owned(),
             ));
         }
+        self.janitor.check(!self.providers.is_empty())?;
         for (name, provider) in &self.providers {
             let timeout = provider.timeout.unwrap_or(DEFAULT_TIMEOUT);
             if lease <= timeout {

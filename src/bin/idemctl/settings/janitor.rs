@@ -113,6 +113,27 @@ impl Purge {
 }
 
 impl Janitor {
+    /// What is wrong, behind the name of the key; the same checks as [`Janitor::resolve`], for a message with a
+    /// line.
+    pub(super) fn check(&self, providers: bool) -> Result<(), (String, String)> {
+        let wrong = |key: &str, error: idemctl::error::Error| (key.to_owned(), error.to_string());
+        let zone = schedule::zone(&self.timezone).map_err(|error| wrong("janitor.timezone", error))?;
+        for (key, line) in [
+            ("janitor.purge.schedule", &self.purge.schedule),
+            ("janitor.expired.schedule", &self.expired.schedule),
+        ] {
+            Schedule::parse(line, zone).map_err(|error| wrong(key, error))?;
+        }
+        if matches!(self.expired.policy, PolicyName::Release) {
+            let accept_double_charge = self.expired.accept_double_charge;
+            let policy = expired::Policy::Release { accept_double_charge };
+            policy
+                .check(providers)
+                .map_err(|error| wrong("janitor.expired.policy", error))?;
+        }
+        Ok(())
+    }
+
     /// Every value in force, by its name in the file.
     pub(super) fn values(&self, retention: &Retention) -> Vec<(&'static str, String)> {
         let purge = self.purge.request(retention, Actor::default());

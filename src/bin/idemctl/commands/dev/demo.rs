@@ -80,14 +80,16 @@ async fn walk(context: &Context, server: &Server, binaries: &idemctl::dev::Binar
     let config = ConfigFile::write(server.dir(), &provider.config())?;
     crate::render::raw(&format!(
         "A private PostgreSQL {} is up, with the table `idempotency` and a few keys in it. A small payment\n\
-         provider, \"acme\", answers on loopback. All of it is gone, or stopped, when this ends.\n",
+         provider, \"acme\", answers on loopback. Both stop when this ends; the keys stay\n\
+         in the database `idemctl_demo` until the next demo.\n",
         binaries.version()
     ))?;
     for step in WALK {
         show(context, step, &url, &config.0).await?;
     }
     crate::render::raw(
-        "\nNext: `idemctl dev up` keeps such a server running, and `idemctl migrate` makes the table in it.\n",
+        "\nNext: `idemctl dev up` keeps such a server running. Its database `idemctl` is for you (`idemctl migrate` makes\n\
+         the table); the demo's keys are in `idemctl_demo`.\n",
     )?;
     Ok(Exit::Done)
 }
