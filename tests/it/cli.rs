@@ -12,5 +12,6 @@ mod prompt;
 mod provider;
 mod readme;
 mod release;
+mod roles;
 mod server_trouble;
 mod signals;

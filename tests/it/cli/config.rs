@@ -148,6 +148,13 @@ async fn what_is_wrong_in_the_file_is_named_with_its_line() {
         ("[database]\nstatements = \"sometimes\"\n", "line 2", "sometimes"),
         ("[janitor.expired]\npolicy = \"guess\"\n", "line 2", "guess"),
         ("[database]\nurl = \"s3cr3t-Pa55\n", "line 2", "string"),
+        ("[janitor]\ntimezone = \"Mars\"\n", "line 2", "Mars"),
+        ("[janitor.purge]\nschedule = \"61 * * * *\"\n", "line 2", "minute"),
+        (
+            "[janitor.expired]\n\nschedule = \"0 0 30 2 *\"\n",
+            "line 3",
+            "schedule",
+        ),
         ("not toml at all", "line 1", "="),
     ] {
         let output = wrong(text).await;
