@@ -53,8 +53,13 @@ pub(crate) struct GlobalArgs {
         help_heading = "Connection options"
     )]
     pub(crate) config: Option<std::path::PathBuf>,
-    /// Schema of the table [default: first of search_path that has it, else public]
-    #[arg(long, global = true, value_name = "NAME", help_heading = "Connection options")]
+    #[arg(
+        help = "Schema of the table [default: first of search_path that has it, else public]",
+        long,
+        global = true,
+        value_name = "NAME",
+        help_heading = "Connection options"
+    )]
     pub(crate) schema: Option<String>,
     /// Time for getting a connection to one address [default: 10s]
     #[arg(long, global = true, value_name = "DURATION", help_heading = "Connection options", value_parser = settings::duration)]

@@ -20,6 +20,10 @@ pub(crate) struct InspectArgs {
     key: KeyArgs,
     /// Ask the row's provider too; the named one, where the row names none
     #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true)]
+    #[expect(
+        clippy::option_option,
+        reason = "clap's form of a flag with an optional value"
+    )]
     provider: Option<Option<String>>,
     /// Look again every two seconds until the key has a final answer
     #[arg(long, conflicts_with_all = ["unmask", "provider"])]
