@@ -5,7 +5,6 @@ use crate::error::Result;
 use crate::key::KeyId;
 use crate::ops::actor::Actor;
 use crate::record::Record;
-use crate::response::Response;
 use crate::store::event::NewEvent;
 use crate::store::{Event, Executor, Store};
 
@@ -17,8 +16,8 @@ pub const MAX_EVENTS: u32 = 50;
 pub struct Report {
     /// The row.
     pub record: Record,
-    /// The stored response with its bytes, if it was asked for and the row is final.
-    pub response: Option<Response>,
+    /// The exact bytes of the stored body, if it was asked for and there is one.
+    pub body: Option<Vec<u8>>,
     /// What operators and the janitor did to the key, newest first, at most [`MAX_EVENTS`].
     pub history: Vec<Event>,
 }
@@ -33,14 +32,14 @@ pub async fn run(
     let Some(record) = store.get(executor, id).await? else {
         return Ok(None);
     };
-    let response = match (with_response, &record.response) {
-        (true, Some(_)) => store.get_response(executor, id).await?,
+    let body = match (with_response, &record.response) {
+        (true, Some(_)) => store.get_body(executor, id).await?,
         _ => None,
     };
     let history = store.history(executor, id, MAX_EVENTS).await?;
     Ok(Some(Report {
         record,
-        response,
+        body,
         history,
     }))
 }

@@ -1,5 +1,7 @@
 //! Reading rows of the key table as people see them.
 
+use std::collections::BTreeMap;
+
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, Type};
 
@@ -89,6 +91,17 @@ impl Store {
         answer.rows.first().map(record).transpose()
     }
 
+    /// The exact bytes of the stored body of one row, whatever stands in its headers; `None` when there is no row.
+    pub async fn get_body(&self, executor: &impl Executor, id: &KeyId) -> Result<Option<Vec<u8>>> {
+        let answer = executor
+            .run(
+                self.statement(&GET_RESPONSE),
+                &[/* client_id */ &id.client_id(), /* key */ &id.key()],
+            )
+            .await?;
+        Ok(answer.rows.first().map(|row| row.get("body")))
+    }
+
     /// The stored response of one row with its exact bytes; `None` when there is no row.
     pub async fn get_response(&self, executor: &impl Executor, id: &KeyId) -> Result<Option<Response>> {
         let answer = executor
@@ -173,11 +186,15 @@ fn summary(id: &KeyId, row: &Row) -> Result<ResponseSummary> {
     })
 }
 
-/// Headers as they are stored: an array of `[name, value]` pairs, which keeps order and repetitions.
+/// Headers as they are stored: an array of `[name, value]` pairs, which keeps order and repetitions. An object, as
+/// other programs would write it, is read too.
 pub(crate) fn headers(id: &KeyId, stored: Option<&str>) -> Result<Vec<(String, String)>> {
     let Some(stored) = stored else {
         return Ok(Vec::new());
     };
+    if let Ok(members) = serde_json::from_str::<BTreeMap<String, String>>(stored) {
+        return Ok(members.into_iter().collect());
+    }
     serde_json::from_str(stored).map_err(|error| Error::Inconsistent {
         what: format!("the row {id} holds response_headers that are no list of [name, value] pairs: {error}"),
     })

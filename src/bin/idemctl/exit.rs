@@ -127,16 +127,26 @@ impl From<Error> for CliError {
         let exit = exit_of(&error);
         let message = error.to_string();
         let cli = Self::new(exit, message);
-        match exit {
-            Exit::Database => {
+        match (exit, error.sqlstate()) {
+            (_, Some("55P03")) => cli.hint(
+                "another session holds a lock (pg_locks and pg_stat_activity show which); wait, or give it longer with \
+                 --lock-timeout",
+            ),
+            (_, Some("57014")) => {
+                cli.hint("it took longer than it may, or somebody cancelled it; give it longer with --statement-timeout")
+            }
+            (_, Some("25006")) => cli.hint(
+                "this server is read-only (a standby?); target_session_attrs=read-write in the URL finds the primary",
+            ),
+            (Exit::Database, _) => {
                 cli.hint("`idemctl config` shows which database is meant and where each setting came from")
             }
-            Exit::Other if error.sqlstate() == Some("42501") => cli.hint(PRIVILEGES),
-            Exit::Other if matches!(error.sqlstate(), Some("22021" | "22P05")) => cli.hint(
+            (Exit::Other, Some("42501")) => cli.hint(PRIVILEGES),
+            (Exit::Other, Some("22021" | "22P05")) => cli.hint(
                 "a row holds bytes that are no text in this connection's encoding; psql with \
                  PGCLIENTENCODING=SQL_ASCII shows and mends it",
             ),
-            Exit::Other if error.sqlstate().is_some() => {
+            (Exit::Other, Some(_)) => {
                 cli.hint("the server refused the statement; its log has the details")
             }
             _ => cli,

@@ -116,9 +116,10 @@ impl Printer {
 
     /// One line of `-o ids`.
     fn id(self, out: &mut dyn Write, client_id: &str, key: &str) -> io::Result<()> {
-        if client_id.contains(['\t', '\n', '\r']) || key.contains(['\t', '\n', '\r']) {
+        // What is read again by another idemctl must be a key to it.
+        if let Err(error) = idemctl::key::KeyId::new(client_id, key) {
             self.note(&format!(
-                "{} {} left out: it holds a tab or a line break",
+                "{} {} left out, because no idemctl would read it again: {error}",
                 printable(client_id),
                 printable(key)
             ));
@@ -247,10 +248,12 @@ fn write_csv(out: &mut dyn Write, rows: &[Vec<String>]) -> io::Result<()> {
     csv.flush()
 }
 
-fn write_csv_document(out: &mut dyn Write, view: &impl Serialize) -> io::Result<()> {
-    let value = serde_json::to_value(view).map_err(io::Error::from)?;
-    let serde_json::Value::Object(members) = value else {
-        return Ok(());
+fn write_csv_document(out: &mut dyn Write, view: &impl Serialize) -> Result<()> {
+    let Ok(serde_json::Value::Object(members)) = serde_json::to_value(view) else {
+        return Err(CliError::new(
+            crate::exit::Exit::Other,
+            "the stored body is too deep, or holds what no CSV cell can; use -o json or -o table",
+        ));
     };
     let mut csv = csv::Writer::from_writer(out);
     csv.write_record(members.keys()).map_err(io_of)?;
@@ -260,7 +263,8 @@ fn write_csv_document(out: &mut dyn Write, view: &impl Serialize) -> io::Result<
         other => other.to_string(),
     });
     csv.write_record(cells).map_err(io_of)?;
-    csv.flush()
+    csv.flush()?;
+    Ok(())
 }
 
 /// A cell that a spreadsheet would run as a formula is quoted with an apostrophe

@@ -2,8 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use idemctl::ops::migrate;
+
 use super::fixture::{SECRET, calm, filled};
-use crate::support::{Proxy, Target, database, idemctl};
+use crate::support::{Cluster, ClusterOptions, Proxy, Target, database, idemctl};
 
 const COMMANDS: [&[&str]; 4] = [
     &["list"],
@@ -182,4 +184,48 @@ async fn readers_write_nothing() {
     assert_eq!(writing.code, 7, "{}", writing.transcript());
     assert!(writing.stderr.contains("read-only"), "{}", writing.stderr);
     assert_eq!(cli.everything().await, before);
+}
+
+/// A commit that waits for a standby which never comes, while everything else is answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_is_not_answered_is_called_unknown() {
+    let cluster = Cluster::start(ClusterOptions {
+        settings: vec![
+            ("synchronous_standby_names", "nobody".to_owned()),
+            ("synchronous_commit", "local".to_owned()),
+        ],
+        ..ClusterOptions::default()
+    })
+    .await;
+    let db = cluster.database().await;
+    migrate::run(&db.settings(), None, &migrate::Options::default())
+        .await
+        .unwrap();
+    let sql = format!(
+        "insert into idempotency (client_id, key, fingerprint, locked_until)
+         select 's', 'k' || i, 'f', now() - interval '1 h' from generate_series(1, 3) i;
+         alter database \"{}\" set synchronous_commit = on",
+        db.name
+    );
+    db.client.batch_execute(&sql).await.unwrap();
+    let args = [
+        "release",
+        "--expired",
+        "--yes",
+        "-o",
+        "json",
+        "--statement-timeout",
+        "500ms",
+    ];
+    let output = calm(idemctl(&args).on(&db.url).run().await);
+    assert_eq!(output.code, 6, "{}", output.transcript());
+    let view: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
+    let results: Vec<_> = view["released"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["result"].clone())
+        .collect();
+    assert_eq!(results, ["unknown", "error", "error"], "{view}");
+    assert!(!output.stderr.contains("not released"), "{}", output.stderr);
 }

@@ -13,7 +13,6 @@ use crate::render::inspect::{EventView, InspectView};
 use crate::render::provider::StatusView;
 
 /// Show one key: state, holder, response, history, and what is safe to do next
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[derive(Debug, clap::Args)]
 pub(crate) struct InspectArgs {
     #[command(flatten)]
@@ -103,19 +102,28 @@ async fn show(context: &Context, args: &InspectArgs, report: inspect::Report) ->
 ///
 /// `verdict`: what the provider said just now.
 fn next(record: &Record, can_ask: bool, verdict: Option<&str>) -> Option<String> {
-    let (client, key) = (quoted(record.id.client_id()), quoted(record.id.key()));
+    let command = |verb: &str, flag: &str| {
+        let (client, key) = (record.id.client_id(), record.id.key());
+        // A key that looks like an option is one to a parser that has not been told otherwise.
+        let dashes = if client.starts_with('-') || key.starts_with('-') {
+            "-- "
+        } else {
+            ""
+        };
+        Some(if dashes.is_empty() {
+            format!("idemctl {verb} {} {} {flag}", quoted(client), quoted(key))
+        } else {
+            format!("idemctl {verb} {flag} {dashes}{} {}", quoted(client), quoted(key))
+        })
+    };
     match record.state {
-        Some(State::Expired) if verdict == Some("not_charged") => {
-            Some(format!("idemctl release {client} {key} --dry-run"))
-        }
+        Some(State::Expired) if verdict == Some("not_charged") => command("release", "--dry-run"),
         // The money moved or is held: no command of ours makes that better.
         Some(State::Expired) if matches!(verdict, Some("charged" | "authorized")) => None,
-        Some(State::Expired) if can_ask && verdict.is_none() => {
-            Some(format!("idemctl inspect {client} {key} --provider"))
-        }
+        Some(State::Expired) if can_ask && verdict.is_none() => command("inspect", "--provider"),
         Some(State::Expired) if verdict.is_some() => None,
-        Some(State::Expired) => Some(format!("idemctl release {client} {key} --dry-run")),
-        Some(State::InProgress) => Some(format!("idemctl inspect {client} {key} --watch")),
+        Some(State::Expired) => command("release", "--dry-run"),
+        Some(State::InProgress) => command("inspect", "--watch"),
         Some(State::Done | State::Failed) | None => None,
     }
 }

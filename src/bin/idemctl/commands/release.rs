@@ -285,9 +285,14 @@ impl Change<'_> {
             None => End::Release,
             Some(KeepAs::Failed) => End::Fail,
         };
+        let mut broken = None;
         for (record, evidence) in ready {
             if self.stop.is_soft() {
                 return true;
+            }
+            if let Some(error) = &broken {
+                view.released.push(ReleasedView::error(&record.id, error));
+                continue;
             }
             let request = Request {
                 seen: record,
@@ -299,8 +304,22 @@ impl Change<'_> {
             };
             let item = match release::run(connection, store, &request).await {
                 Ok(outcome) => ReleasedView::of(&record.id, outcome),
-                Err(error) => ReleasedView::error(&record.id, &CliError::from(error)),
+                Err(error) => {
+                    let dead = error.needs_reconnect();
+                    let error = CliError::from(error);
+                    let item = ReleasedView::error(&record.id, &error);
+                    if dead {
+                        broken = Some(error.context("not tried, because the connection was lost before"));
+                    }
+                    item
+                }
             };
+            if connection.is_closed() && broken.is_none() {
+                broken = Some(CliError::new(
+                    Exit::Database,
+                    "not tried, because the connection was lost before",
+                ));
+            }
             view.released.push(item);
         }
         false

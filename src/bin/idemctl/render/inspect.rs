@@ -3,7 +3,6 @@
 use std::io::{self, Write};
 
 use idemctl::ops::inspect::Report;
-use idemctl::response::Response;
 use idemctl::store::Event;
 use idemctl::time::Timestamp;
 use serde::Serialize;
@@ -77,14 +76,14 @@ impl InspectView {
     pub(crate) fn new(report: Report, config: &Config, unmasked: bool, next: Option<String>) -> Self {
         let Report {
             record,
-            response,
+            body,
             history,
         } = report;
         let mut key = KeyView::new(record, config);
         let mut body_text = None;
-        if let (Some(view), Some(response)) = (&mut key.response, &response) {
-            let (body, text) = body(response, unmasked);
-            view.body = Some(body);
+        if let (Some(view), Some(body)) = (&mut key.response, &body) {
+            let (shown, text) = show_body(body, unmasked);
+            view.body = Some(shown);
             body_text = Some(text);
         }
         Self {
@@ -98,8 +97,8 @@ impl InspectView {
 }
 
 /// A body for JSON and for people. Bytes that are no text are only masked by not being shown as text.
-fn body(response: &Response, unmasked: bool) -> (BodyView, String) {
-    let text = std::str::from_utf8(response.body()).ok();
+fn show_body(body: &[u8], unmasked: bool) -> (BodyView, String) {
+    let text = std::str::from_utf8(body).ok();
     let shown = text.map(|text| {
         if unmasked {
             text.to_owned()
@@ -119,7 +118,7 @@ fn body(response: &Response, unmasked: bool) -> (BodyView, String) {
             text,
         ),
         (_, None) => {
-            let base64 = mask::base64(response.body());
+            let base64 = mask::base64(body);
             (
                 BodyView::Bytes {
                     body_base64: base64.clone(),

@@ -130,7 +130,7 @@ impl ReleaseView {
                 one.reason.as_deref().unwrap_or("no reason known")
             )),
             many => Some(format!(
-                "{} of {} keys were not released; each is listed",
+                "{} of {} keys did not end as asked; each is listed with what is known of it",
                 many.len(),
                 self.released.len()
             )),
