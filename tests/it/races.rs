@@ -103,6 +103,8 @@ async fn with_charges(table: Table) -> Table {
     table
 }
 
+const LEVELS: [&str; 3] = ["read committed", "repeatable read", "serializable"];
+
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_fifty_wins() {
     let table = table().await;
@@ -113,27 +115,39 @@ async fn one_of_fifty_wins() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_fifty_wins_through_a_transaction_pooler() {
     let table = table().await;
-    let options = PgbouncerOptions {
+    let options = || PgbouncerOptions {
         pool_size: 12,
         ..PgbouncerOptions::default()
     };
-    let pooler = pgbouncer(&table.db, options).await;
+    let pooler = pgbouncer(&table.db, options()).await;
     let clients = callers(&pooler.url).await;
-    rounds(&table, &clients, "pooled", 60).await;
+    rounds(&table, &clients, "pooled", 200).await;
+    drop(clients);
+    for level in LEVELS {
+        let sql = format!(
+            "alter database \"{}\" set default_transaction_isolation = '{level}'",
+            table.db.name
+        );
+        table.db.client.batch_execute(&sql).await.unwrap();
+        // A pooler of its own, whose server connections begin with the new default.
+        let pooler = pgbouncer(&table.db, options()).await;
+        let clients = callers(&pooler.url).await;
+        rounds(&table, &clients, &format!("pooled {level}"), 50).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_fifty_wins_under_every_isolation_level() {
     let table = table().await;
     let clients = callers(&table.db.url).await;
-    for level in ["read committed", "repeatable read", "serializable"] {
+    for level in LEVELS {
         for client in &clients {
             client
                 .batch_execute(&format!("set default_transaction_isolation = '{level}'"))
                 .await
                 .unwrap();
         }
-        rounds(&table, &clients, level, 25).await;
+        rounds(&table, &clients, level, 200).await;
     }
 }
 

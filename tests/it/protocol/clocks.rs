@@ -7,7 +7,7 @@ use idemctl::protocol::{Idempotency, Reservation};
 use tokio_postgres::Client;
 
 use super::{Table, acquire, open, request, response};
-use crate::support::{Run, connect};
+use crate::support::{Run, connect, idemctl};
 
 /// What a client decides about a lease that is alive, one that is over by a second, and one with a second left.
 async fn decisions(keys: &Idempotency, client: &Client) -> Vec<String> {
@@ -126,5 +126,46 @@ async fn the_clients_clock_changes_nothing() {
             .unwrap();
         assert!(minutes == "0" || off == minutes, "the clock was wrong: {output}");
         assert!(output.contains(&format!("decided {EXPECTED:?}")), "{output}");
+    }
+}
+
+/// The command decides by the database's clock too: just under and just over a day, and a lease just over.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_commands_clock_changes_nothing() {
+    let table = Table::new().await;
+    table
+        .execute(
+            "insert into idempotency (client_id, key, fingerprint, status, locked_until, created_at, completed_at)
+             select 's', 'k' || age, 'f', 'done', now() - interval '3 days', now() - interval '3 days',
+                    now() - interval '1 day' - make_interval(secs => age)
+               from unnest(array[-120, 2, 300]::float8[]) age",
+        )
+        .await;
+    table
+        .execute(
+            "insert into idempotency (client_id, key, fingerprint, locked_until)
+             values ('s', 'over', 'f', now() - interval '1 s'), ('s', 'alive', 'f', now() + interval '9 min')",
+        )
+        .await;
+    for shift in ["-10m", "+0", "+10m"] {
+        let run = async |args: &[&str]| {
+            idemctl(args)
+                .on(&table.db.url)
+                .env("LD_PRELOAD", libfaketime().to_string_lossy())
+                .env("FAKETIME", shift)
+                .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+                .env("DONT_FAKE_MONOTONIC", "1")
+                .run()
+                .await
+                .ok()
+        };
+        let due: serde_json::Value =
+            serde_json::from_str(&run(&["purge", "--dry-run", "-o", "json"]).await).unwrap();
+        assert_eq!(due["deleted"], 2, "{shift}: {due}");
+        assert_eq!(
+            run(&["list", "--state", "expired", "-o", "ids"]).await,
+            "s\tover\n",
+            "{shift}"
+        );
     }
 }
