@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::connect::Connection;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ops::actor::Actor;
 use crate::response::Response;
 use crate::store::Store;
@@ -73,7 +73,14 @@ pub(crate) async fn end_row(
         End::Release => store.expired_release(&tx, older_than, row).await?,
     };
     if !changed {
-        return Ok(false);
+        // The row is locked and as it was seen, so nobody else can have been quicker.
+        return Err(Error::Inconsistent {
+            what: format!(
+                "the server did not apply the change to {}: a rule, a trigger or row-level security swallowed it; \
+                 nothing was changed",
+                row.id
+            ),
+        });
     }
     let event = NewEvent {
         id: Some(&row.id),

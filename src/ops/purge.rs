@@ -6,6 +6,7 @@
 //! by the database's clock. Any number of purges may run at once: each row is deleted, and counted, once.
 
 mod events;
+mod pace;
 mod walk;
 
 use std::time::{Duration, Instant};

@@ -230,7 +230,7 @@ async fn once_runs_each_job_and_one_failure_does_not_hide_the_other() {
                create trigger no before delete on idempotency for each row execute function no()",
     )
     .await;
-    f.done(10, 48).await;
+    f.done(30, 48).await;
     let done = run_once(&both, &Stop::never()).await.unwrap().done;
     assert!(done[0].cause().unwrap().to_string().contains("never"), "{done:?}");
     assert_eq!((done[1].job(), done[1].cause().is_none()), (Job::Expired, true));

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use super::pace::Pace;
 use super::{Progress, Report, Request, Stopped};
 use crate::connect::Connection;
 use crate::error::{Error, Result};
@@ -13,15 +14,16 @@ use crate::store::event::NewEvent;
 use crate::store::purge::{Pair, Slice, Ttl};
 use crate::time::Timestamp;
 
-/// The smallest batch: a slice of this many rows that stays locked is stepped over.
-const SMALLEST_BATCH: u32 = 16;
-
 /// How often a batch is tried again after a serialization failure or a deadlock before it counts as locked.
 const RETRIES: u32 = 5;
 
 /// How often in a row the smallest batch may meet the statement's time limit before the purge gives up:
 /// something other than the batch's size is then the matter.
 const MAX_TIMEOUTS: u32 = 5;
+
+/// How many rows in a row may refuse to be deleted, each by itself, before the purge gives up: something about the
+/// table is then the matter.
+const MAX_REFUSED: u32 = 20;
 
 /// What ends a purge between two batches.
 pub(super) struct Limits<'a> {
@@ -60,6 +62,16 @@ pub(super) fn is_time_limit(error: &Error) -> bool {
     matches!(error.sqlstate(), Some("57014" | "55P03"))
 }
 
+/// Whether a row refuses to be deleted: a constraint of another table (class 23), a trigger that raises (P0) and
+/// the like. Other rows may well be deleted.
+fn is_refusal(error: &Error) -> bool {
+    error.sqlstate().is_some_and(|code| {
+        ["22", "23", "27", "44", "P0"]
+            .iter()
+            .any(|class| code.starts_with(class))
+    })
+}
+
 /// Where the walk stands.
 #[derive(Debug, Clone)]
 enum Place {
@@ -69,54 +81,6 @@ enum Place {
     Pile { at: Timestamp, after: Pair },
     /// At the cut-off.
     End,
-}
-
-/// How many rows a batch takes: halved on trouble, doubled again after a quiet stretch.
-struct Pace {
-    most: u32,
-    now: u32,
-    /// Not halved below this. Doubled after each slice that was stepped over, so that a long locked stretch is
-    /// crossed in few steps.
-    floor: u32,
-    /// Batches without trouble still to come before the size is doubled.
-    calm: u32,
-    timeouts: u32,
-}
-
-impl Pace {
-    fn new(most: u32) -> Self {
-        Self {
-            most,
-            now: most,
-            floor: most.min(SMALLEST_BATCH),
-            calm: 0,
-            timeouts: 0,
-        }
-    }
-
-    fn success(&mut self) {
-        self.floor = self.most.min(SMALLEST_BATCH);
-        self.timeouts = 0;
-        self.calm = self.calm.saturating_sub(1);
-        if self.calm == 0 {
-            self.now = self.now.saturating_mul(2).min(self.most);
-        }
-    }
-
-    /// Takes a smaller batch; `false` when it is the smallest already.
-    fn shrink(&mut self, calm: u32) -> bool {
-        self.calm = calm;
-        if self.now <= self.floor {
-            return false;
-        }
-        self.now = (self.now / 2).max(self.floor);
-        true
-    }
-
-    fn stepped_over(&mut self) {
-        self.floor = self.floor.saturating_mul(2).min(self.most);
-        self.now = self.floor;
-    }
 }
 
 struct Walk<'a, P> {
@@ -131,6 +95,10 @@ struct Walk<'a, P> {
     /// Creation time of the first rows that were stepped over.
     first_skipped: Option<Timestamp>,
     pace: Pace,
+    /// Rows that refused to be deleted since the last one that did not.
+    refused: u32,
+    /// Whether the last batch left everything that was due in its slice.
+    swallowed: bool,
 }
 
 /// Purges the rows; what was done, and why it ended, goes into the report as it happens. Returns the creation
@@ -157,6 +125,8 @@ pub(super) async fn rows<P: FnMut(&Progress) + Send>(
         place: Place::At(Timestamp::NEG_INFINITY),
         first_skipped: None,
         pace: Pace::new(request.batch_size),
+        refused: 0,
+        swallowed: false,
     };
     loop {
         let stopped = if walk.remaining() == 0 {
@@ -265,6 +235,10 @@ impl<P: FnMut(&Progress) + Send> Walk<'_, P> {
             Ok(Some(deleted)) => {
                 self.place = next;
                 self.pace.success();
+                self.swallowed = false;
+                if deleted > 0 {
+                    self.refused = 0;
+                }
                 self.report.deleted += deleted;
                 self.report.batches += u64::from(deleted > 0);
             }
@@ -286,6 +260,22 @@ impl<P: FnMut(&Progress) + Send> Walk<'_, P> {
                 self.first_skipped.get_or_insert(*at);
                 self.place = next;
                 self.pace.stepped_over();
+            }
+            Err(error) if is_refusal(&error) => {
+                if self.pace.shrink_to(1, 1) {
+                    tracing::debug!(%error, batch_size = self.pace.now, "looking for the row that refuses");
+                    return Ok(());
+                }
+                self.refused += 1;
+                if self.refused > MAX_REFUSED {
+                    return Err(error);
+                }
+                let skipped = self.store.purge_count(&*self.conn, self.ttl, slice).await?;
+                tracing::warn!(%error, rows = skipped, "stepping over a row that cannot be deleted");
+                self.report.skipped += skipped;
+                let (Slice::Range { from: at, .. } | Slice::Pile { at, .. }) = slice;
+                self.first_skipped.get_or_insert(*at);
+                self.place = next;
             }
             Err(error) => return Err(error),
         }
@@ -326,6 +316,25 @@ impl<P: FnMut(&Progress) + Send> Walk<'_, P> {
         let tx = self.conn.begin().await?;
         self.store.short_lock_timeout(&tx).await?;
         let deleted = self.store.purge_slice(&tx, self.ttl, slice).await?;
+        // A full batch has deleted all that it looked at; anything less must be because the rest is not due.
+        if deleted < u64::from(self.pace.now) {
+            let left = self.store.purge_count(&tx, self.ttl, slice).await?;
+            if left > 0 && deleted == 0 {
+                if self.swallowed {
+                    return Err(swallowed(left));
+                }
+                // Perhaps they became due this moment: look again, once.
+                self.swallowed = true;
+                return Ok(None);
+            }
+            if left > 0 {
+                tracing::warn!(
+                    rows = left,
+                    "the server left rows that were to be deleted: a rule, a trigger or row-level security"
+                );
+                self.report.skipped += left;
+            }
+        }
         if deleted == 0 {
             return Ok(Some(0));
         }
@@ -353,32 +362,12 @@ impl<P: FnMut(&Progress) + Send> Walk<'_, P> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn trouble_halves_the_batch_and_quiet_brings_it_back() {
-        let mut pace = Pace::new(5_000);
-        while pace.shrink(3) {}
-        assert_eq!(pace.now, SMALLEST_BATCH);
-        pace.stepped_over();
-        assert_eq!(
-            (pace.now, pace.shrink(3)),
-            (32, false),
-            "a locked stretch is crossed in growing steps"
-        );
-        for _ in 0..20 {
-            pace.success();
-        }
-        assert_eq!((pace.now, pace.floor), (5_000, SMALLEST_BATCH));
-    }
-
-    #[test]
-    fn a_small_batch_is_its_own_smallest() {
-        let mut pace = Pace::new(3);
-        assert!(!pace.shrink(3));
-        pace.stepped_over();
-        assert_eq!(pace.now, 3);
+/// Success would be a lie: the server says that it did the DELETE, and the rows are still there.
+fn swallowed(left: u64) -> Error {
+    Error::Inconsistent {
+        what: format!(
+            "the server does not delete {left} rows that are due: a rule, a trigger or row-level security on \
+             idempotency swallows the DELETE"
+        ),
     }
 }

@@ -132,3 +132,52 @@ async fn a_serializable_database_is_no_obstacle() {
     assert_eq!(f.logged().await.unsigned_abs(), one.deleted + two.deleted);
     assert_eq!(f.purge(&wanted).await.deleted, left);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_refuse_to_go_do_not_keep_the_rest() {
+    let mut f = fixture().await;
+    f.done(300, 48).await;
+    f.execute(
+        "create table pay (c text, k text, foreign key (c, k) references idempotency);
+         insert into pay select client_id, key from idempotency order by created_at offset 7 limit 1;
+         insert into pay select client_id, key from idempotency order by created_at offset 200 limit 1",
+    )
+    .await;
+    let mut wanted = request();
+    wanted.batch_size = 50;
+    let report = f.purge(&wanted).await;
+    assert_eq!((report.deleted, report.skipped), (298, 2), "{report:?}");
+    assert_eq!(f.number("select count(*) from idempotency").await, 2);
+    let events =
+        "select sum((details->>'deleted')::int8)::int8 from idempotency_event where action = 'purge'";
+    assert_eq!(f.number(events).await, 298);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delete_that_the_server_swallows_is_no_success() {
+    for trick in [
+        "create rule r as on delete to idempotency do instead nothing",
+        "create function no() returns trigger language plpgsql as $$ begin return null; end $$;
+         create trigger no before delete on idempotency for each row execute function no()",
+    ] {
+        let mut f = fixture().await;
+        f.done(10, 48).await;
+        f.execute(trick).await;
+        let failure = purge::run(&mut f.conn, &f.store, &request(), &mut |_| {}, &Stop::never())
+            .await
+            .unwrap_err();
+        assert!(
+            failure.cause.to_string().contains("does not delete 10 rows"),
+            "{failure}"
+        );
+        // Neither is a release a lost race then.
+        f.execute("insert into idempotency (client_id, key, fingerprint, locked_until) values ('s', 'stuck', '', '2020-01-01')")
+            .await;
+        let output = crate::support::idemctl(&["release", "s", "stuck", "--yes"])
+            .on(&f.db.url)
+            .run()
+            .await;
+        assert_eq!(output.code, 1, "{}", output.transcript());
+        assert!(output.stderr.contains("swallowed"), "{}", output.stderr);
+    }
+}

@@ -60,7 +60,7 @@ pub(crate) async fn run(context: &Context, args: PurgeArgs) -> Result<Exit> {
     }
     if report.skipped > 0 {
         let message = format!(
-            "{} rows stayed locked by others and were stepped over",
+            "{} rows stayed locked or refused to be deleted, and were stepped over (the log says why)",
             report.skipped
         );
         return Err(CliError::new(Exit::Partial, message).hint("the next purge takes them"));
