@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use super::binaries::Binaries;
 use super::directory::{Directory, local, try_lock};
-use super::server::{Lifetime, Options, Server, Tie, interrupt};
+use super::server::{Lifetime, Options, Server, Tie, signal};
 use super::spawn;
 use crate::error::{Error, Result};
 
@@ -87,7 +87,7 @@ pub(super) async fn launch(
         if let Err(error) = before(deadline, directory, "waited for the server to answer").await {
             // A tied one goes when `pipe` is dropped.
             if lifetime == Lifetime::Detached {
-                interrupt(child.id())?;
+                signal(child.id(), nix::sys::signal::Signal::SIGINT)?;
             }
             return Err(error);
         }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin};
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use tokio::time::{Instant, sleep};
 use tokio_postgres::{Client, Config, NoTls};
 
@@ -13,6 +14,12 @@ use super::launch::{PATIENCE, before, launch, require_version, wait_for_start_lo
 use super::spawn::{self, USER};
 use crate::error::{Error, Result};
 use crate::store::bootstrap;
+
+/// How long a server may take to answer a question that costs nothing.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// How long a server may take to stop by itself.
+const GRACE: Duration = Duration::from_secs(10);
 
 /// What a server is started with.
 #[derive(Debug, Clone)]
@@ -123,7 +130,29 @@ impl Server {
         let Some(server) = Self::from_pid_file(&directory) else {
             return Ok(None);
         };
-        Ok(server.answers().await.is_ok().then_some(server))
+        match server.answers().await {
+            Ok(_client) => Ok(Some(server)),
+            Err(error @ Error::Deadline { .. }) => Err(Error::Unreachable {
+                what: format!(
+                    "the server in {}, process {}, is there but does not answer ({error}); `idemctl dev down` ends it",
+                    dir.display(),
+                    server.pid
+                ),
+            }),
+            // It is starting or stopping.
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// The server whose processes live in a directory, whether it answers or not: for ending it.
+    pub async fn find_living(dir: &Path) -> Result<Option<Self>> {
+        let Some(directory) = Directory::existing(dir)? else {
+            return Ok(None);
+        };
+        if !directory.server_lives()? {
+            return Ok(None);
+        }
+        Ok(Self::from_pid_file(&directory))
     }
 
     /// Stops the server: sessions are ended, transactions rolled back (PostgreSQL's "fast" shutdown). Returns
@@ -142,10 +171,23 @@ impl Server {
         let Some(directory) = Directory::existing(&self.dir)? else {
             return Ok(());
         };
-        interrupt(self.pid)?;
-        let deadline = Instant::now() + PATIENCE;
+        signal(self.pid, Signal::SIGINT)?;
+        let started = Instant::now();
+        let mut left = [(GRACE, Signal::SIGCONT), (GRACE * 3 / 2, Signal::SIGKILL)]
+            .into_iter()
+            .peekable();
         while directory.server_lives()? {
-            before(deadline, &directory, "waited for the server to stop").await?;
+            // One that stands still is woken, so that it can obey; one that does not even then is ended, and
+            // recovers at its next start.
+            if let Some((_, harder)) = left.next_if(|(after, _)| started.elapsed() > *after) {
+                tracing::warn!(
+                    pid = self.pid,
+                    signal = harder.as_str(),
+                    "the server does not stop by itself"
+                );
+                signal(self.pid, harder)?;
+            }
+            before(started + PATIENCE, &directory, "waited for the server to stop").await?;
         }
         self.remove_short_socket_dir();
         Ok(())
@@ -245,10 +287,16 @@ impl Server {
             .dbname("postgres")
             .connect_timeout(Duration::from_secs(5));
         config.application_name("idemctl dev");
-        let (client, connection) = config.connect(NoTls).await?;
-        tokio::spawn(connection);
-        bootstrap::ping(&client).await?;
-        Ok(client)
+        let ask = async {
+            let (client, connection) = config.connect(NoTls).await?;
+            tokio::spawn(connection);
+            bootstrap::ping(&client).await?;
+            Ok(client)
+        };
+        // A postmaster that stands still lets the kernel accept the connection, and never answers.
+        tokio::time::timeout(ANSWER, ask)
+            .await
+            .unwrap_or(Err(Error::Deadline { after: ANSWER }))
     }
 
     async fn ensure_databases(&self, names: &[String]) -> Result<()> {
@@ -271,13 +319,13 @@ impl Drop for Tie {
     }
 }
 
-/// Asks for PostgreSQL's "fast" shutdown.
-pub(super) fn interrupt(pid: u32) -> Result<()> {
+/// SIGINT asks for PostgreSQL's "fast" shutdown.
+pub(super) fn signal(pid: u32, signal: Signal) -> Result<()> {
     let failed = |why: String| Error::Local {
         what: format!("cannot stop the server, process {pid}: {why}"),
     };
     let raw = i32::try_from(pid).map_err(|e| failed(e.to_string()))?;
-    match nix::sys::signal::kill(nix::unistd::Pid::from_raw(raw), nix::sys::signal::Signal::SIGINT) {
+    match nix::sys::signal::kill(nix::unistd::Pid::from_raw(raw), signal) {
         Ok(()) | Err(nix::errno::Errno::ESRCH) => Ok(()),
         Err(e) => Err(failed(e.to_string())),
     }

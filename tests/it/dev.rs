@@ -2,12 +2,12 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use idemctl::dev::{Binaries, Lifetime, Options, Server};
 use sha2::Digest;
 
-use crate::support::{Run, Spawned, connect, temp_dir, until};
+use crate::support::{Run, Spawned, connect, idemctl, temp_dir, until};
 
 mod command;
 mod fetch;
@@ -309,4 +309,29 @@ async fn a_setting_that_the_server_refuses_is_reported_with_its_words() {
         .stop()
         .await
         .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_stands_still_is_named_and_can_be_ended() {
+    let home = temp_dir();
+    let dir = home.path().join("dev").to_string_lossy().into_owned();
+    let run = async |command: &str| {
+        idemctl(&["dev", command, "--dir", &dir])
+            .limit(Duration::from_secs(60))
+            .run()
+            .await
+    };
+    run("up").await.ok();
+    let pid = std::fs::read_to_string(home.path().join("dev/data/postmaster.pid")).unwrap();
+    let pid = nix::unistd::Pid::from_raw(pid.lines().next().unwrap().parse().unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).unwrap();
+    for command in ["url", "up"] {
+        let output = run(command).await;
+        assert_eq!(output.code, 7, "{}", output.transcript());
+        assert!(output.stderr.contains(&pid.to_string()), "{}", output.stderr);
+    }
+    let output = run("down").await;
+    assert_eq!(output.code, 0, "{}", output.transcript());
+    assert!(output.stderr.contains("stopped the server"), "{}", output.stderr);
+    assert_eq!(run("url").await.code, 3);
 }

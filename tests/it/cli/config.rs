@@ -148,6 +148,7 @@ async fn what_is_wrong_in_the_file_is_named_with_its_line() {
         ("[database]\nstatements = \"sometimes\"\n", "line 2", "sometimes"),
         ("[janitor.expired]\npolicy = \"guess\"\n", "line 2", "guess"),
         ("[database]\nurl = \"s3cr3t-Pa55\n", "line 2", "string"),
+        ("[retention]\nevents = \"1h\"\n", "line 2", "outlive"),
         ("[janitor]\ntimezone = \"Mars\"\n", "line 2", "Mars"),
         ("[janitor.purge]\nschedule = \"61 * * * *\"\n", "line 2", "minute"),
         (
@@ -167,6 +168,9 @@ async fn what_is_wrong_in_the_file_is_named_with_its_line() {
     assert_eq!(output.code, 2, "{}", output.transcript());
     assert!(output.stderr.contains("providers.acme.url"), "{}", output.stderr);
     assert_eq!(wrong("[retention]\ndone = \"12h\"\n").await.code, 0);
+    let endless = calm(idemctl(&["config", "--check", "-c", "/dev/zero"]).run().await);
+    assert_eq!(endless.code, 2, "{}", endless.transcript());
+    assert!(endless.stderr.contains("1048576 bytes"), "{}", endless.stderr);
     let missing = calm(
         idemctl(&["config", "--check", "-c", "/nonexistent/c.toml"])
             .run()

@@ -1,6 +1,7 @@
 //! The configuration file: TOML, unknown keys refused, every error with its line.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -146,7 +147,7 @@ fn usual_places(environment: &Environment) -> Vec<PathBuf> {
 }
 
 fn read(path: &Path) -> Result<(String, Config)> {
-    let text = std::fs::read_to_string(path)
+    let text = read_limited(path, MAX_FILE_BYTES)
         .map_err(|error| in_file(path, &format!("couldn't read the configuration: {error}")))?;
     let mut config: Config = toml::from_str(&text).map_err(|error| config_error(path, &text, &error))?;
     if let Err((key, problem)) = config.check() {
@@ -155,6 +156,23 @@ fn read(path: &Path) -> Result<(String, Config)> {
     }
     config.database.read_url_file(path)?;
     Ok((text, config))
+}
+
+/// Largest configuration file: 1 MiB.
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
+/// Largest file with a database URL: 64 KiB.
+const MAX_URL_BYTES: u64 = 64 * 1024;
+
+/// A file's text, or an error when there is more of it than a file of its kind can have (a device, a wrong path).
+fn read_limited(path: &Path, most: u64) -> std::io::Result<String> {
+    let mut text = String::new();
+    std::fs::File::open(path)?
+        .take(most + 1)
+        .read_to_string(&mut text)?;
+    if text.len() as u64 > most {
+        return Err(std::io::Error::other(format!("it is larger than {most} bytes")));
+    }
+    Ok(text)
 }
 
 const NOTHING_DONE: &str = "nothing was done; `idemctl config --check` checks the file alone";
@@ -184,6 +202,15 @@ impl Config {
                 "1 minute to 10 years",
             )?;
         }
+        let longest = self.retention.done.0.max(self.retention.failed.0);
+        if self.retention.events.0 < longest {
+            let problem = format!(
+                "is {}: the event log has to outlive the keys, which are kept for {}",
+                super::show_duration(self.retention.events.0),
+                super::show_duration(longest)
+            );
+            return Err(("retention.events".to_owned(), problem));
+        }
         if self.database.url.is_some() && self.database.url_file.is_some() {
             return Err((
                 "database.url_file".to_owned(),
@@ -211,7 +238,7 @@ impl Database {
     /// A URL that stands in a file of its own, such as a systemd credential.
     fn read_url_file(&mut self, config: &Path) -> Result<()> {
         let Some(path) = &self.url_file else { return Ok(()) };
-        let text = std::fs::read_to_string(path)
+        let text = read_limited(path, MAX_URL_BYTES)
             .map_err(|error| in_file(config, &format!("database.url_file: {}: {error}", path.display())))?;
         self.url = Some(text.trim().to_owned());
         Ok(())
