@@ -145,7 +145,7 @@ impl Server {
     }
 
     /// The server whose processes live in a directory, whether it answers or not: for ending it.
-    pub async fn find_living(dir: &Path) -> Result<Option<Self>> {
+    pub fn find_living(dir: &Path) -> Result<Option<Self>> {
         let Some(directory) = Directory::existing(dir)? else {
             return Ok(None);
         };

@@ -317,7 +317,7 @@ async fn a_server_that_stands_still_is_named_and_can_be_ended() {
     let dir = home.path().join("dev").to_string_lossy().into_owned();
     let run = async |command: &str| {
         idemctl(&["dev", command, "--dir", &dir])
-            .limit(Duration::from_secs(60))
+            .limit(Duration::from_mins(1))
             .run()
             .await
     };

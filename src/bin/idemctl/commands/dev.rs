@@ -135,7 +135,7 @@ async fn foreground(context: &Context, args: &StartArgs) -> Result<Exit> {
 
 async fn down(args: &DirArgs) -> Result<Exit> {
     let dir = args.path()?;
-    match Server::find_living(&dir).await? {
+    match Server::find_living(&dir)? {
         Some(server) => {
             server.stop().await?;
             anstream::eprintln!("stopped the server in {}; its data stay there", dir.display());

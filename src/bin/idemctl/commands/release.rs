@@ -1,6 +1,7 @@
 //! `idemctl release`: gives up expired leases.
 
-use std::io::BufRead;
+use std::collections::HashSet;
+use std::io::{BufRead, Read};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -326,12 +327,27 @@ impl Change<'_> {
     }
 }
 
+/// Longest line of client TAB key: 255 characters each, of at most 4 bytes.
+const MAX_LINE_BYTES: u64 = 4 * 1024;
+
 /// Lines of client TAB key. The whole input is checked before anything is changed.
-fn ids_from(input: impl BufRead) -> Result<Vec<KeyId>> {
-    let mut ids = Vec::new();
-    for (i, line) in input.lines().enumerate() {
-        let at = |what: &str| CliError::usage(format!("stdin, line {}: {what}; nothing was changed", i + 1));
-        let line = line.map_err(|error| at(&format!("couldn't be read: {error}")))?;
+fn ids_from(mut input: impl BufRead) -> Result<Vec<KeyId>> {
+    let (mut ids, mut known) = (Vec::new(), HashSet::new());
+    for number in 1.. {
+        let at = |what: &str| CliError::usage(format!("stdin, line {number}: {what}; nothing was changed"));
+        let mut line = String::new();
+        let read = input
+            .by_ref()
+            .take(MAX_LINE_BYTES)
+            .read_line(&mut line)
+            .map_err(|error| at(&format!("couldn't be read: {error}")))?;
+        if read == 0 {
+            break;
+        }
+        if read as u64 == MAX_LINE_BYTES {
+            return Err(at("is longer than any client and key"));
+        }
+        let line = line.trim_end_matches(['\r', '\n']);
         if line.is_empty() {
             continue;
         }
@@ -340,7 +356,7 @@ fn ids_from(input: impl BufRead) -> Result<Vec<KeyId>> {
                 .hint("`idemctl list -o ids` prints the form that is read here"));
         };
         let id = KeyId::new(client, key).map_err(|error| at(&error.to_string()))?;
-        if !ids.contains(&id) {
+        if known.insert(id.clone()) {
             ids.push(id);
         }
     }
@@ -357,5 +373,12 @@ mod tests {
         let error = ids_from(&b"a\tb\nnonsense\n"[..]).unwrap_err();
         assert!(error.message().contains("line 2"), "{}", error.message());
         assert_eq!(error.exit(), Exit::Usage);
+        let endless = vec![b'x'; 10_000];
+        assert!(
+            ids_from(&endless[..])
+                .unwrap_err()
+                .message()
+                .contains("longer than any")
+        );
     }
 }
