@@ -50,8 +50,12 @@ async fn the_answer_decides() {
     ] {
         let cli = filled().await;
         let mut spawned = asked(&cli, &RELEASE).await;
-        spawned.type_in(typed).await;
-        let output = spawned.wait().await;
+        let output = if typed == "\x03" {
+            spawned.press_ctrl_c().await
+        } else {
+            spawned.type_in(typed).await;
+            spawned.wait().await
+        };
         assert_eq!(output.code, code, "{typed:?}: {}", output.transcript());
         let rows =
             cli.number("select count(*) from idempotency where (client_id, key) = ('shop-9', 'order-1')");

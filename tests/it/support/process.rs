@@ -271,6 +271,24 @@ impl Spawned {
             .expect("the terminal is open");
     }
 
+    /// Presses Ctrl-C as people do: again when nothing comes of it. (What is typed while the terminal is still in
+    /// its ordinary mode is a signal, which comes too early for a question that is only about to be asked.)
+    pub(crate) async fn press_ctrl_c(mut self) -> Output {
+        for _ in 0..20 {
+            if let Some(keyboard) = &mut self.keyboard {
+                // The process may have ended meanwhile, and the terminal with it.
+                let _ = keyboard.write_all(b"\x03").await;
+            }
+            if tokio::time::timeout(Duration::from_secs(2), self.child.wait())
+                .await
+                .is_ok()
+            {
+                break;
+            }
+        }
+        self.wait().await
+    }
+
     /// Sends a signal.
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.pid()).expect("a pid");
