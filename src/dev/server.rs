@@ -171,7 +171,11 @@ impl Server {
         let Some(directory) = Directory::existing(&self.dir)? else {
             return Ok(());
         };
-        signal(self.pid, Signal::SIGINT)?;
+        let data = directory.data();
+        // A pid file may be stale, and its number another program's.
+        if runs_in(self.pid, &data) {
+            signal(self.pid, Signal::SIGINT)?;
+        }
         let started = Instant::now();
         let mut left = [(GRACE, Signal::SIGCONT), (GRACE * 3 / 2, Signal::SIGKILL)]
             .into_iter()
@@ -185,7 +189,9 @@ impl Server {
                     signal = harder.as_str(),
                     "the server does not stop by itself"
                 );
-                signal(self.pid, harder)?;
+                for pid in processes_in(&data) {
+                    signal(pid, harder)?;
+                }
             }
             before(started + PATIENCE, &directory, "waited for the server to stop").await?;
         }
@@ -317,6 +323,28 @@ impl Drop for Tie {
         // The supervisor ends when the server has; an error means that it was waited for before.
         let _ = self.supervisor.wait();
     }
+}
+
+/// Whether a process is one of the server's: each works in the data directory. Where there is no /proc, the pid
+/// file alone says so.
+fn runs_in(pid: u32, data: &Path) -> bool {
+    if !Path::new("/proc/self/cwd").exists() {
+        return true;
+    }
+    let cwd = std::fs::read_link(format!("/proc/{pid}/cwd"));
+    matches!((cwd, data.canonicalize()), (Ok(cwd), Ok(data)) if cwd == data)
+}
+
+/// The server's processes that live, children of a postmaster that is gone among them; none where there is no
+/// /proc, since then nobody can tell whose a process is.
+fn processes_in(data: &Path) -> Vec<u32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|pid| runs_in(*pid, data))
+        .collect()
 }
 
 /// SIGINT asks for PostgreSQL's "fast" shutdown.

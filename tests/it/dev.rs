@@ -330,8 +330,29 @@ async fn a_server_that_stands_still_is_named_and_can_be_ended() {
         assert_eq!(output.code, 7, "{}", output.transcript());
         assert!(output.stderr.contains(&pid.to_string()), "{}", output.stderr);
     }
+    // The children stand still as well, the postmaster goes, and its number is a stranger's now.
+    let data = home.path().join("dev/data").canonicalize().unwrap();
+    for entry in std::fs::read_dir("/proc").unwrap() {
+        let entry = entry.unwrap();
+        let Some(raw) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        if std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == data) {
+            nix::sys::signal::kill(nix::unistd::Pid::from_raw(raw), nix::sys::signal::Signal::SIGSTOP)
+                .unwrap();
+        }
+    }
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+    let mut stranger = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    let file = data.join("postmaster.pid");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let (_, rest) = text.split_once('\n').unwrap();
+    std::fs::write(&file, format!("{}\n{rest}", stranger.id())).unwrap();
     let output = run("down").await;
     assert_eq!(output.code, 0, "{}", output.transcript());
     assert!(output.stderr.contains("stopped the server"), "{}", output.stderr);
     assert_eq!(run("url").await.code, 3);
+    assert!(stranger.try_wait().unwrap().is_none(), "the stranger lives");
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
 }
