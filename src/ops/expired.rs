@@ -19,9 +19,9 @@ use crate::error::{Error, Result};
 use crate::key::KeyId;
 use crate::ops::Failure;
 use crate::ops::actor::Actor;
+pub use crate::ops::stuck::Cursor;
 use crate::stop::Stop;
 use crate::store::Store;
-use crate::time::Timestamp;
 
 /// Shortest and longest time after the lease's end: 1 second and 10 years (of 365.25 days).
 pub const OLDER_THAN_RANGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_hours(87_660));
@@ -78,13 +78,6 @@ impl Policy {
         }
         Ok(())
     }
-}
-
-/// A place in the order of lease ends, to go on from in the next run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cursor {
-    locked_until: Timestamp,
-    id: KeyId,
 }
 
 /// Which rows, and what to do with them.
