@@ -174,7 +174,7 @@ impl Cli {
             Command::Reconcile(args) => Box::pin(commands::reconcile::run(&context, args)).await,
             Command::Provider(args) => stoppable(&context, commands::provider::run(&context, args)).await,
             Command::Purge(args) => commands::purge::run(&context, args).await,
-            Command::Janitor(args) => commands::janitor::run(&context, &args, &self.global).await,
+            Command::Janitor(args) => Box::pin(commands::janitor::run(&context, &args, &self.global)).await,
             Command::Migrate(args) => commands::migrate::run(&context, args).await,
             Command::Dev(args) => commands::dev::run(&context, args).await,
             Command::Config(args) => commands::config::run(&context, &args),

@@ -34,7 +34,7 @@ pub(super) async fn all(
     let start = Cursor::place(None);
     let first = store.expired_page(conn, request.older_than, start, FIRST).await?;
     report.first = first.into_iter().map(|row| row.id).collect();
-    if request.policy == Policy::Report {
+    if matches!(request.policy, Policy::Report | Policy::Reconcile) {
         return Ok(());
     }
     let after = Cursor::place(request.after.as_ref());
@@ -72,7 +72,7 @@ async fn one(
     report: &mut Report,
 ) -> Result<Outcome> {
     let (end, done) = match request.policy {
-        Policy::Report => return Ok(Outcome::Changed),
+        Policy::Report | Policy::Reconcile => return Ok(Outcome::Changed),
         Policy::Fail => (End::Fail(None), Outcome::Failed),
         Policy::Release { accept_double_charge } => match &row.provider {
             Some(provider) if !accept_double_charge => {

@@ -165,12 +165,12 @@ impl Session<'_> {
         let report = self.run(Rows::Seen(rows), false).await?;
         let interrupted = report.interrupted;
         if interrupted || self.args.change.dry_run {
-            return self.show(report, bulk);
+            return self.show(&report, bulk);
         }
         if let Some(path) = &self.args.plan {
             let plan = Plan::of(self.conn, self.store, self.actor, proposals(&report)).await?;
             plan_file::write(path, &plan)?;
-            return self.show_plan(path, report);
+            return self.show_plan(path, &report);
         }
         let mut done = Report::default();
         let mut ready = Vec::new();
@@ -191,7 +191,7 @@ impl Session<'_> {
             done.interrupted = report.interrupted;
             done.items.extend(report.items);
         }
-        self.show(done, bulk)
+        self.show(&done, bulk)
     }
 
     async fn apply(&mut self, plan: Plan) -> Result<Exit> {
@@ -206,10 +206,10 @@ impl Session<'_> {
         }
         if self.args.change.dry_run {
             let report = self.run(Rows::Planned(plan.rows), false).await?;
-            return self.show(report, true);
+            return self.show(&report, true);
         }
         if changing == 0 {
-            return self.show(Report::default(), true);
+            return self.show(&Report::default(), true);
         }
         let made_by = plan.made_by.as_deref().unwrap_or("unknown");
         let question = format!(
@@ -218,7 +218,7 @@ impl Session<'_> {
         );
         let confirmed = confirm(&self.args.change, &question)?;
         let report = self.write(Rows::Planned(plan.rows), confirmed).await?;
-        self.show(report, true)
+        self.show(&report, true)
     }
 
     /// Shows what is about to be done, then asks.
@@ -257,7 +257,7 @@ impl Session<'_> {
         result.map_err(|failure| {
             let done = failure.report.to_string();
             if write {
-                let view = ReconcileView::new(*failure.report, self.args.change.dry_run);
+                let view = ReconcileView::new(&failure.report, self.args.change.dry_run);
                 let _written = self.context.printer.document(&view);
             }
             CliError::from(failure.cause).before(&done)
@@ -275,7 +275,7 @@ impl Session<'_> {
         }
     }
 
-    fn show(&self, report: Report, bulk: bool) -> Result<Exit> {
+    fn show(&self, report: &Report, bulk: bool) -> Result<Exit> {
         let interrupted = report.interrupted || self.lifecycle.stop.is_soft() && report.items.is_empty();
         let view = ReconcileView::new(report, self.args.change.dry_run);
         self.context.printer.document(&view)?;
@@ -289,12 +289,12 @@ impl Session<'_> {
     }
 
     /// A plan is a success as soon as it says something that could be done: what cannot be is in it, too.
-    fn show_plan(&self, path: &std::path::Path, report: Report) -> Result<Exit> {
+    fn show_plan(&self, path: &std::path::Path, report: &Report) -> Result<Exit> {
         let summary = format!(
             "{}: {} keys, {} of them to be changed; `idemctl reconcile --apply` does it",
             path.display(),
             report.items.len(),
-            proposals(&report)
+            proposals(report)
                 .filter(|proposal| proposal.action.changes())
                 .count()
         );

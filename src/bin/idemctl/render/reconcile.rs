@@ -66,7 +66,7 @@ impl From<PlannedRow> for ProposalView {
 }
 
 impl ReconciledView {
-    fn new(item: Item) -> Self {
+    fn new(item: &Item) -> Self {
         let (result, exit, reason) = told(&item.outcome);
         let line = match (&item.outcome, &item.proposal) {
             (Outcome::Completed | Outcome::Released | Outcome::Proposed, Some(proposal)) => {
@@ -146,9 +146,9 @@ pub(crate) fn proposal_line(proposal: &Proposal) -> String {
 }
 
 impl ReconcileView {
-    pub(crate) fn new(report: Report, dry_run: bool) -> Self {
+    pub(crate) fn new(report: &Report, dry_run: bool) -> Self {
         Self {
-            reconciled: report.items.into_iter().map(ReconciledView::new).collect(),
+            reconciled: report.items.iter().map(ReconciledView::new).collect(),
             dry_run,
         }
     }
@@ -188,11 +188,9 @@ impl ReconcileView {
     }
 }
 
-impl Document for ReconcileView {
-    fn text(&self, out: &mut dyn Write) -> io::Result<()> {
-        if self.reconciled.is_empty() {
-            return writeln!(out, "no key to reconcile");
-        }
+impl ReconcileView {
+    /// A line for each key.
+    pub(super) fn lines(&self, out: &mut dyn Write, indent: &str) -> io::Result<()> {
         let width = |name: fn(&ReconciledView) -> &str| {
             let names = self
                 .reconciled
@@ -209,13 +207,22 @@ impl Document for ReconcileView {
             };
             writeln!(
                 out,
-                "{:clients$} {:keys$}  {verb:<9} {}",
+                "{indent}{:clients$} {:keys$}  {verb:<9} {}",
                 printable(&item.client_id),
                 printable(&item.key),
                 printable(&item.line)
             )?;
         }
         Ok(())
+    }
+}
+
+impl Document for ReconcileView {
+    fn text(&self, out: &mut dyn Write) -> io::Result<()> {
+        if self.reconciled.is_empty() {
+            return writeln!(out, "no key to reconcile");
+        }
+        self.lines(out, "")
     }
 
     /// Those that were changed, or would be.
