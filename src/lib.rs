@@ -13,6 +13,7 @@
 //! | [`fingerprint`], [`provider_key`] | pure functions of a request | the nouns |
 //! | [`store`] | all SQL, beside its binds and the reading of its rows | the nouns |
 //! | [`protocol`] | reserve, complete, renew, abandon, outcome unknown | `store` |
+//! | `http` | the protocol as a tower layer (feature `http`) | `protocol` |
 //! | `connect` | connections as libpq makes them, with deadlines | `store` (its executor) |
 //! | `provider` | asking payment providers | the nouns |
 //! | `ops` | one file per operator's verb: request in, report out | `store`, `connect` |
@@ -44,6 +45,8 @@ pub mod connect;
 #[cfg(feature = "operate")]
 #[doc(hidden)]
 pub mod dev;
+#[cfg(feature = "http")]
+pub mod http;
 #[cfg(feature = "operate")]
 pub mod janitor;
 #[cfg(feature = "operate")]

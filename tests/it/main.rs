@@ -13,6 +13,7 @@ mod connect;
 mod dev;
 mod expired;
 mod fingerprint;
+mod http;
 mod janitor;
 mod janitor_cli;
 mod list;
