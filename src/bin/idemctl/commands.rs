@@ -11,3 +11,4 @@ pub(crate) mod provider;
 pub(crate) mod purge;
 pub(crate) mod reconcile;
 pub(crate) mod release;
+pub(crate) mod resolve;

@@ -159,6 +159,7 @@ impl Settings {
             config.audit.require_reason.to_string(),
             None,
         );
+        list.add("audit.approval", config.audit.approval.as_str().to_owned(), None);
         for (name, value) in config.janitor.values(&config.retention) {
             list.add(name, value, None);
         }
