@@ -12,6 +12,7 @@ async fn every_command() {
         "inspect",
         "list",
         "release",
+        "resolve",
         "provider",
         "provider status",
         "provider list",
