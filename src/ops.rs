@@ -4,6 +4,7 @@
 pub mod actor;
 pub mod end;
 pub mod expired;
+pub mod history;
 pub mod inspect;
 pub mod list;
 pub mod migrate;

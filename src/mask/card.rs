@@ -136,8 +136,10 @@ fn separator(rest: &str, c: char) -> Option<usize> {
         let escape = rest.get(..3)?;
         matches!(escape, "%20" | "%2D" | "%2d" | "%2E" | "%2e").then_some(3)
     };
-    let plain = matches!(c, '-' | '.' | '_' | '+' | '\u{ad}' | '\u{b7}' | '\u{2010}'..='\u{2015}' | '\u{2212}')
-        || matches!(c, '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}')
+    let plain = matches!(
+        c,
+        '-' | '.' | '_' | '+' | '\u{ad}' | '\u{b7}' | '\u{2010}'..='\u{2015}' | '\u{2212}'
+    ) || matches!(c, '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}')
         || (c.is_whitespace() && c != '\n' && c != '\r');
     if plain { Some(c.len_utf8()) } else { escaped() }
 }

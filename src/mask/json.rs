@@ -140,7 +140,9 @@ impl Walk<'_> {
             };
             below.clone_from(&parent.pointers);
             below.retain(|pointer| self.rules.pointers[*pointer].matches(depth, part));
-            pointed = below.iter().any(|pointer| self.rules.pointers[*pointer].ends_at(depth));
+            pointed = below
+                .iter()
+                .any(|pointer| self.rules.pointers[*pointer].ends_at(depth));
             below.retain(|pointer| !self.rules.pointers[*pointer].ends_at(depth));
         }
         let fate = match &parent.name {
@@ -187,7 +189,9 @@ impl Walk<'_> {
 
     /// A value has ended: looks whether it is one half of a pair. `text`: what it says, if it is a string.
     fn ended(&mut self, range: Range<usize>, text: Option<&str>) {
-        let Some(parent) = self.stack.last_mut() else { return };
+        let Some(parent) = self.stack.last_mut() else {
+            return;
+        };
         let secret = |text: &str| name::of_header(text).is_some();
         match &parent.name {
             Some(name) if is_pair_name(name) => {

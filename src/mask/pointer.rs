@@ -22,7 +22,9 @@ impl FromStr for Pointer {
         if rest.split('/').any(is_wrongly_escaped) {
             return fail("has a `~` that is followed by neither 0 nor 1");
         }
-        let parts = rest.split('/').map(|part| part.replace("~1", "/").replace("~0", "~"));
+        let parts = rest
+            .split('/')
+            .map(|part| part.replace("~1", "/").replace("~0", "~"));
         Ok(Self(parts.collect()))
     }
 }

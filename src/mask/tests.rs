@@ -37,7 +37,10 @@ fn card_numbers_in_every_spelling() {
     masked("card=4242+4242+4242+4242&x=1", "card=4242+42**+****+4242&x=1");
     masked("n%3A4242%204242%204242%204242", "n%3A4242%2042**%20****%204242");
     masked("４２４２４２４２４２４２４２４２", "４２４２４２******４２４２");
-    masked("4242\u{200b}4242\u{a0}4242\u{2011}4242", "4242\u{200b}42**\u{a0}****\u{2011}4242");
+    masked(
+        "4242\u{200b}4242\u{a0}4242\u{2011}4242",
+        "4242\u{200b}42**\u{a0}****\u{2011}4242",
+    );
     untouched("order 4242424242424241");
     untouched("id 000000004242424242424242 of 24 digits");
     untouched("2026-11-29T10:00:00.123456Z");
@@ -48,8 +51,14 @@ fn card_numbers_in_every_spelling() {
 fn card_numbers_in_json() {
     masked(r#"{"n": 4242424242424242}"#, r#"{"n": "424242******4242"}"#);
     masked("\"4242424242424242\"", r#""424242******4242""#);
-    assert_eq!(Masker::default().body("4242424242424242\n"), r#""424242******4242""#);
-    assert_eq!(Masker::default().body("pay 4242424242424242\n"), "pay 424242******4242\n");
+    assert_eq!(
+        Masker::default().body("4242424242424242\n"),
+        r#""424242******4242""#
+    );
+    assert_eq!(
+        Masker::default().body("pay 4242424242424242\n"),
+        "pay 424242******4242\n"
+    );
     masked(r#"["\u0034242 4242 4242 4242"]"#, r#"["4242 42** **** 4242"]"#);
     masked(r#"{"4242424242424242":1}"#, r#"{"424242******4242":1}"#);
     masked(
@@ -57,9 +66,18 @@ fn card_numbers_in_json() {
         r#"{"raw":"{\"n\":\"424242******4242\", \"x\": 1.50}"}"#,
     );
     // By its name, and where an object describes a card, without a check digit.
-    masked(r#"{"card_number":"4242424242424241"}"#, r#"{"card_number":"***"}"#);
-    masked(r#"{"card":{"number":"4242424242424241"}}"#, r#"{"card":{"number":"***"}}"#);
-    masked(r#"{"cards":[{"number":4242424242424241}]}"#, r#"{"cards":[{"number":"***"}]}"#);
+    masked(
+        r#"{"card_number":"4242424242424241"}"#,
+        r#"{"card_number":"***"}"#,
+    );
+    masked(
+        r#"{"card":{"number":"4242424242424241"}}"#,
+        r#"{"card":{"number":"***"}}"#,
+    );
+    masked(
+        r#"{"cards":[{"number":4242424242424241}]}"#,
+        r#"{"cards":[{"number":"***"}]}"#,
+    );
     untouched(r#"{"number":"4242424242424241","pan":"424242******4241","last4":"4242"}"#);
 }
 
@@ -70,14 +88,22 @@ fn secret_names_in_json() {
         r#"{"a": [{"client-secret":"***"}], "apiKey":"***", "PIN": "***", "cvc":"***"}"#,
     );
     masked(r#"{"pass\u0077ord":"x\"y"}"#, r#"{"pass\u0077ord":"***"}"#);
-    masked(r#"[["Set-Cookie","a=b"],["x-merchant-key","k"]]"#, r#"[["Set-Cookie","***"],["x-merchant-key","***"]]"#);
+    masked(
+        r#"[["Set-Cookie","a=b"],["x-merchant-key","k"]]"#,
+        r#"[["Set-Cookie","***"],["x-merchant-key","***"]]"#,
+    );
     masked(
         r#"[{"name":"Authorization","value":"x"},{"value":[1],"x":0,"name":"pin"}]"#,
         r#"[{"name":"Authorization","value":"***"},{"value":"***","x":0,"name":"pin"}]"#,
     );
     masked(r#"{"iban":"DE89370400440532013000"}"#, r#"{"iban":"***3000"}"#);
-    masked(r#"{"note":"password=hunter2 ok"}"#, r#"{"note":"password=*** ok"}"#);
-    untouched(r#"{"token":null,"secret":true,"password":"","pin_required":true,"shipping":"x","spinner":1,"company":2}"#);
+    masked(
+        r#"{"note":"password=hunter2 ok"}"#,
+        r#"{"note":"password=*** ok"}"#,
+    );
+    untouched(
+        r#"{"token":null,"secret":true,"password":"","pin_required":true,"shipping":"x","spinner":1,"company":2}"#,
+    );
     untouched(r#"{"authorization":{"id":"au_1"},"idempotency_key":"k","lease_token":"t","token_type":"x"}"#);
 }
 
@@ -90,12 +116,24 @@ fn what_is_not_masked_keeps_every_byte() {
 
 #[test]
 fn text_that_is_no_json() {
-    masked("a=1&client_secret=x%20y&card%5Bcvc%5D=123&b=2", "a=1&client_secret=***&card%5Bcvc%5D=***&b=2");
-    masked("<r><ns:password a=\"b\">x&amp;y</ns:password><ok/></r>", "<r><ns:password a=\"b\">***</ns:password><ok/></r>");
+    masked(
+        "a=1&client_secret=x%20y&card%5Bcvc%5D=123&b=2",
+        "a=1&client_secret=***&card%5Bcvc%5D=***&b=2",
+    );
+    masked(
+        "<r><ns:password a=\"b\">x&amp;y</ns:password><ok/></r>",
+        "<r><ns:password a=\"b\">***</ns:password><ok/></r>",
+    );
     masked("<cvc/><pin>12</pin>", "<cvc/><pin>***</pin>");
     masked("<a password=\"x y\" b='1'>", "<a password=\"***\" b='1'>");
-    masked("Authorization: Bearer a.b c\r\nHost: x", "Authorization: ***\r\nHost: x");
-    masked("x-api-key: abc\nX-Idempotency-Key: abc", "x-api-key: ***\nX-Idempotency-Key: abc");
+    masked(
+        "Authorization: Bearer a.b c\r\nHost: x",
+        "Authorization: ***\r\nHost: x",
+    );
+    masked(
+        "x-api-key: abc\nX-Idempotency-Key: abc",
+        "x-api-key: ***\nX-Idempotency-Key: abc",
+    );
     masked("Set-Cookie: a=b; c=d", "Set-Cookie: ***");
     masked("sent Bearer abcdefgh1, got 401", "sent Bearer ***, got 401");
     masked("the API key: abc was refused", "the API key: *** was refused");
@@ -107,9 +145,18 @@ fn text_that_is_no_json() {
         "-----BEGIN RSA PRIVATE KEY-----***-----END RSA PRIVATE KEY-----",
     );
     // JSON that was cut off, and JSON inside a sentence, spelled once and twice.
-    masked(r#"400 {"client_secret":"hu\"sh","a":1"#, r#"400 {"client_secret":"***","a":1"#);
-    masked(r#"got {"secret":{"a":[1]},"b":2} x"#, r#"got {"secret":***,"b":2} x"#);
-    masked(r#"x "{\"pin\":\"12\",\"b\":1}" y"#, r#"x "{\"pin\":\"***\",\"b\":1}" y"#);
+    masked(
+        r#"400 {"client_secret":"hu\"sh","a":1"#,
+        r#"400 {"client_secret":"***","a":1"#,
+    );
+    masked(
+        r#"got {"secret":{"a":[1]},"b":2} x"#,
+        r#"got {"secret":***,"b":2} x"#,
+    );
+    masked(
+        r#"x "{\"pin\":\"12\",\"b\":1}" y"#,
+        r#"x "{\"pin\":\"***\",\"b\":1}" y"#,
+    );
     masked(r#"{"password":"abc"#, r#"{"password":"***"#);
     untouched("the token was lost; basic check of the card: fine");
     untouched("http://127.0.0.1:80/v1?merchant_order_id=order-1, HTTP 200, one payment");
@@ -118,13 +165,17 @@ fn text_that_is_no_json() {
 
 #[test]
 fn pointers_hide_what_they_name() {
-    let body = r#"{"card":{"a":1},"customer":{"email":"x","id":null},"items":[{"sku":1},{"sku":2}],"a/b":{"~":3}}"#;
+    let body =
+        r#"{"card":{"a":1},"customer":{"email":"x","id":null},"items":[{"sku":1},{"sku":2}],"a/b":{"~":3}}"#;
     let masker = with(&["/card", "/customer/*", "/items/*/sku", "/a~1b/~0", "/absent/0"]);
     assert_eq!(
         masker.text(body),
         r#"{"card":"***","customer":{"email":"***","id":"***"},"items":[{"sku":"***"},{"sku":"***"}],"a/b":{"~":"***"}}"#
     );
-    assert_eq!(with(&["/items/1"]).text(r#"{"items":[1,2]}"#), r#"{"items":[1,"***"]}"#);
+    assert_eq!(
+        with(&["/items/1"]).text(r#"{"items":[1,2]}"#),
+        r#"{"items":[1,"***"]}"#
+    );
     assert_eq!(with(&["/1", "/"]).text(r#"[1,{"":2}]"#), r#"[1,"***"]"#);
     for bad in ["", "card", "/a~", "/a~2"] {
         assert!(bad.parse::<Pointer>().is_err(), "{bad}");
@@ -164,11 +215,25 @@ fn depth_and_size_are_no_danger() {
     let deep = format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth));
     assert_eq!(with(&["/a/*/a"]).text(&deep), r#"{"a":{"a":{"a":"***"}}}"#);
     // Each of these would be slow if anything looked back or ahead without a bound.
-    for piece in ["token=", "<pin>", "\"pin\":{", "4242 ", "{\"value\":1,\"a\":", "\\\"", "Bearer ", "-----END", "[\"pin\","] {
+    for piece in [
+        "token=",
+        "<pin>",
+        "\"pin\":{",
+        "4242 ",
+        "{\"value\":1,\"a\":",
+        "\\\"",
+        "Bearer ",
+        "-----END",
+        "[\"pin\",",
+    ] {
         let long = piece.repeat((1 << 20) / piece.len());
         let started = std::time::Instant::now();
         let _shown = text(&long);
-        assert!(started.elapsed().as_secs() < 20, "{piece}: {:?}", started.elapsed());
+        assert!(
+            started.elapsed().as_secs() < 20,
+            "{piece}: {:?}",
+            started.elapsed()
+        );
     }
     let mut nested = "4242424242424242".to_owned();
     for _ in 0..12 {

@@ -57,9 +57,7 @@ fn pem(text: &str, out: &mut Vec<Edit>) {
     let mut from = 0;
     while let Some(begin) = text[from..].find("PRIVATE KEY-----").map(|at| from + at) {
         let start = begin + "PRIVATE KEY-----".len();
-        let end = text[start..]
-            .find("-----END")
-            .map_or(text.len(), |at| start + at);
+        let end = text[start..].find("-----END").map_or(text.len(), |at| start + at);
         if end > start {
             out.push((start..end, MASK.into()));
         }
@@ -138,7 +136,11 @@ fn kind_before(before: &str, colon: bool) -> Option<(Kind, bool)> {
     let header = colon && !quoted;
     let decoded = percent_encoding::percent_decode_str(word).decode_utf8_lossy();
     let local = decoded.rsplit(':').next().unwrap_or(&decoded);
-    let kind = if header { name::of_header(local) } else { name::kind(local) };
+    let kind = if header {
+        name::of_header(local)
+    } else {
+        name::kind(local)
+    };
     let line = |kind| {
         let flat = local.to_lowercase();
         header && (kind == Kind::SecretText || flat.contains("cookie") || flat.ends_with("-key"))
@@ -187,7 +189,9 @@ fn value(text: &str, start: usize, kind: Kind, whole_line: bool) -> Range<usize>
         end.map_or(rest.len(), |end| from + end)
     };
     let mut end = word_end(0);
-    let scheme = SCHEMES.iter().any(|scheme| rest[..end].eq_ignore_ascii_case(scheme));
+    let scheme = SCHEMES
+        .iter()
+        .any(|scheme| rest[..end].eq_ignore_ascii_case(scheme));
     if scheme && rest[end..].starts_with([' ', '+']) {
         end = word_end(end + 1);
     }
@@ -234,7 +238,8 @@ fn nested_end(rest: &str) -> usize {
 
 /// Secrets that are recognised by themselves: behind `Bearer` and `Basic`, in a URL's user part, by their prefix.
 fn words(text: &str, out: &mut Vec<Edit>) {
-    let is_end = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ',' | ';' | '<' | '>' | ')' | '&' | '\\');
+    let is_end =
+        |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ',' | ';' | '<' | '>' | ')' | '&' | '\\');
     let mut from = 0;
     let mut after_scheme = false;
     while from < text.len() {

@@ -9,7 +9,8 @@ use idemctl::record::{Record, State};
 use super::key_arg::KeyArgs;
 use crate::context::Context;
 use crate::exit::{CliError, Exit, Result};
-use crate::render::inspect::{EventView, InspectView};
+use crate::render::event::EventView;
+use crate::render::inspect::InspectView;
 use crate::render::provider::StatusView;
 
 /// Show one key: state, holder, response, history, and what is safe to do next
@@ -47,9 +48,11 @@ pub(crate) async fn run(context: &Context, args: InspectArgs) -> Result<Exit> {
     loop {
         let Some(report) = inspect::run(&connection, &store, &id, args.show_response).await? else {
             let history = inspect::history(&connection, &store, &id).await?;
+            let mask = &context.settings.config.output.mask;
+            let last = history.into_iter().next();
             return Err(not_found(
                 &id,
-                &history.into_iter().map(EventView::from).collect::<Vec<_>>(),
+                last.map(|event| EventView::new(event, mask)).as_ref(),
             ));
         };
         if args.unmask {
@@ -137,9 +140,9 @@ pub(super) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-fn not_found(id: &KeyId, history: &[EventView]) -> CliError {
+pub(super) fn not_found(id: &KeyId, last: Option<&EventView>) -> CliError {
     let error = CliError::new(Exit::NotFound, format!("no key {id}"));
-    match history.first() {
+    match last {
         Some(event) => error.hint(format!("its last event: {}", event.line())),
         None => error.hint(
             "never used, deleted by the purge, or in another schema or database (`idemctl config` shows which)",

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use idemctl::connect::Connection;
 use idemctl::key::KeyId;
+use idemctl::mask;
 use idemctl::ops::actor::Actor;
 use idemctl::ops::end::End;
 use idemctl::ops::release::{self, Request};
@@ -211,7 +212,10 @@ fn verdict(
         }
         Ok(Some(status)) => {
             let said = match &status.reason {
-                Some(reason) => format!("{} says {}: {reason}", status.provider, status.verdict),
+                Some(reason) => {
+                    let reason = mask::text(reason);
+                    format!("{} says {}: {reason}", status.provider, status.verdict)
+                }
                 None => format!("{} says {}", status.provider, status.verdict),
             };
             let evidence = serde_json::json!({
@@ -251,7 +255,7 @@ fn ask(args: &ReleaseArgs, ready: &[(Record, serde_json::Value)]) -> Result<Opti
         Some(KeepAs::Failed) => "keep as failed (every repeat gets a final error)",
     };
     for (record, evidence) in ready.iter().take(20) {
-        let owner = record.owner.as_deref().unwrap_or("unknown owner");
+        let owner = mask::text(record.owner.as_deref().unwrap_or("unknown owner"));
         let says = match (evidence["provider"].as_str(), evidence["verdict"].as_str()) {
             (Some(provider), Some(verdict)) => format!("{provider} says {verdict}"),
             _ => "no provider could be asked".to_owned(),

@@ -1,15 +1,18 @@
 //! One key on one screen.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
+use base64::Engine;
+use idemctl::mask::Masker;
 use idemctl::ops::inspect::Report;
-use idemctl::store::Event;
-use idemctl::time::Timestamp;
 use serde::Serialize;
+use serde_json::value::RawValue;
 
+use super::event::EventView;
 use super::key::{BodyView, KeyView, age, lease};
 use super::provider::StatusView;
-use super::{Document, mask, printable};
+use super::{Document, printable};
 use crate::settings::Config;
 
 /// `inspect -o json` of the contract.
@@ -27,50 +30,6 @@ pub(crate) struct InspectView {
     body_text: Option<String>,
 }
 
-/// One entry of the event log.
-#[derive(Debug, Serialize)]
-pub(crate) struct EventView {
-    pub(crate) id: i64,
-    pub(crate) at: Timestamp,
-    pub(crate) action: String,
-    pub(crate) db_user: String,
-    pub(crate) os_user: Option<String>,
-    pub(crate) host: Option<String>,
-    pub(crate) reason: Option<String>,
-    pub(crate) before: Option<serde_json::Value>,
-    pub(crate) after: Option<serde_json::Value>,
-    pub(crate) details: Option<serde_json::Value>,
-}
-
-impl From<Event> for EventView {
-    fn from(event: Event) -> Self {
-        let Event {
-            id,
-            at,
-            action,
-            db_user,
-            os_user,
-            host,
-            reason,
-            before,
-            after,
-            details,
-        } = event;
-        Self {
-            id,
-            at,
-            action,
-            db_user,
-            os_user,
-            host,
-            reason,
-            before,
-            after,
-            details,
-        }
-    }
-}
-
 impl InspectView {
     /// `unmasked`: show secrets in the body too.
     pub(crate) fn new(report: Report, config: &Config, unmasked: bool, next: Option<String>) -> Self {
@@ -79,16 +38,20 @@ impl InspectView {
             body,
             history,
         } = report;
+        let mask = &config.output.mask;
         let mut key = KeyView::new(record, config);
         let mut body_text = None;
         if let (Some(view), Some(body)) = (&mut key.response, &body) {
-            let (shown, text) = show_body(body, unmasked);
+            let (shown, text) = show_body(body, mask, unmasked);
             view.body = Some(shown);
             body_text = Some(text);
         }
         Self {
             key,
-            history: history.into_iter().map(EventView::from).collect(),
+            history: history
+                .into_iter()
+                .map(|event| EventView::new(event, mask))
+                .collect(),
             next,
             provider_says: None,
             body_text,
@@ -96,37 +59,42 @@ impl InspectView {
     }
 }
 
-/// A body for JSON and for people. Bytes that are no text are only masked by not being shown as text.
-fn show_body(body: &[u8], unmasked: bool) -> (BodyView, String) {
-    let text = std::str::from_utf8(body).ok();
-    let shown = text.map(|text| {
-        if unmasked {
-            text.to_owned()
-        } else {
-            mask::text(text)
-        }
-    });
-    let json = shown
-        .as_deref()
-        .and_then(|text| serde_json::from_str::<Box<serde_json::value::RawValue>>(text).ok());
-    match (json, shown) {
-        (Some(body), Some(text)) => (BodyView::Json { body }, text),
-        (None, Some(text)) => (
-            BodyView::Bytes {
-                body_base64: mask::base64(text.as_bytes()),
-            },
-            text,
-        ),
-        (_, None) => {
-            let base64 = mask::base64(body);
-            (
-                BodyView::Bytes {
-                    body_base64: base64.clone(),
+/// Where the secrets of a body cannot be found.
+const NOT_TEXT: &str =
+    "not shown, because it is no text in which secrets could be masked (--unmask shows it as base64)";
+
+/// A body for JSON and for people.
+fn show_body(body: &[u8], mask: &Masker, unmasked: bool) -> (BodyView, String) {
+    let Ok(text) = std::str::from_utf8(body) else {
+        if !unmasked {
+            return (
+                BodyView::Hidden {
+                    body_hidden: NOT_TEXT,
                 },
-                format!("(not text; base64) {base64}"),
-            )
+                format!("({NOT_TEXT})"),
+            );
         }
-    }
+        let body_base64 = base64(body);
+        let text = format!("(not text; base64) {body_base64}");
+        return (BodyView::Bytes { body_base64 }, text);
+    };
+    let shown = if unmasked {
+        Cow::Borrowed(text)
+    } else {
+        mask.body(text)
+    };
+    let view = match serde_json::from_str::<Box<RawValue>>(&shown) {
+        Ok(body) => BodyView::Json { body },
+        Err(_) => BodyView::Bytes {
+            body_base64: base64(shown.as_bytes()),
+        },
+    };
+    (view, shown.into_owned())
+}
+
+/// Standard base64 with padding (RFC 4648, section 4).
+fn base64(bytes: &[u8]) -> String {
+    base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
 impl Document for InspectView {
@@ -222,23 +190,6 @@ impl InspectView {
             writeln!(out, "  {name:<13} {}", printable(&event.line()))?;
         }
         Ok(())
-    }
-}
-
-impl EventView {
-    /// When, what, who, why.
-    pub(crate) fn line(&self) -> String {
-        let who = self.os_user.as_deref().unwrap_or("unknown");
-        let host = self.host.as_deref().unwrap_or("unknown host");
-        let reason = self
-            .reason
-            .as_deref()
-            .map(|reason| format!(": {reason}"))
-            .unwrap_or_default();
-        format!(
-            "{} {} by {who}@{host} (database user {}){reason}",
-            self.at, self.action, self.db_user
-        )
     }
 }
 

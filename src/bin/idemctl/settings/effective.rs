@@ -159,6 +159,12 @@ impl Settings {
             config.audit.require_reason.to_string(),
             None,
         );
+        let mask = list.written("output.mask");
+        list.add(
+            "output.mask",
+            mask.unwrap_or_else(|| "nothing besides the built-in rules".to_owned()),
+            None,
+        );
         for (name, value) in config.janitor.values(&config.retention) {
             list.add(name, value, None);
         }
@@ -179,6 +185,12 @@ struct Values<'a> {
 }
 
 impl Values<'_> {
+    /// What the file says.
+    fn written(&self, name: &str) -> Option<String> {
+        let written = self.origin?.keys.get(name)?;
+        Some(written.value.clone()).filter(|value| !value.is_empty())
+    }
+
     /// `source`: where it came from, unless that is the file or the default.
     fn add(&mut self, name: &str, value: String, source: Option<&str>) {
         let from_file = || self.origin.and_then(|origin| origin.source(name));
