@@ -2,6 +2,7 @@
 //! Nothing here prints, asks or reads the environment.
 
 pub mod actor;
+pub mod ask;
 pub mod end;
 pub mod expired;
 pub mod history;

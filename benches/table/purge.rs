@@ -128,7 +128,11 @@ async fn releases(bench: &Bench, connection: &mut Connection) -> Result<()> {
     for (n, row) in rows.iter().enumerate() {
         let request = release::Request {
             seen: row,
-            end: if n % 2 == 0 { End::Release } else { End::Fail },
+            end: if n % 2 == 0 {
+                &End::Release
+            } else {
+                &End::Fail(None)
+            },
             steal: false,
             evidence: serde_json::Value::Null,
             dry_run: false,

@@ -77,7 +77,7 @@ async fn one(
 ) -> Result<Outcome> {
     let (end, done) = match request.policy {
         Policy::Report => return Ok(Outcome::Changed),
-        Policy::Fail => (End::Fail, Outcome::Failed),
+        Policy::Fail => (End::Fail(None), Outcome::Failed),
         Policy::Release { accept_double_charge } => match &row.provider {
             Some(provider) if !accept_double_charge => {
                 return Ok(Outcome::LeftForProvider(provider.clone()));
@@ -92,7 +92,8 @@ async fn one(
     loop {
         let mut committing = false;
         let ending = Ending {
-            how: end,
+            how: &end,
+            action: end.action(),
             older_than: Some(request.older_than),
             actor: &request.actor,
             details: json!({

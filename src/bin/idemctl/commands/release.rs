@@ -288,7 +288,7 @@ impl Change<'_> {
     ) -> bool {
         let end = match self.args.keep_as {
             None => End::Release,
-            Some(KeepAs::Failed) => End::Fail,
+            Some(KeepAs::Failed) => End::Fail(None),
         };
         let mut broken = None;
         for (record, evidence) in ready {
@@ -301,7 +301,7 @@ impl Change<'_> {
             }
             let request = Request {
                 seen: record,
-                end,
+                end: &end,
                 steal: self.args.steal,
                 evidence: evidence.clone(),
                 dry_run: self.args.change.dry_run,
