@@ -102,8 +102,8 @@ impl Masker {
         let pointers = &*self.pointers;
         let json = text.trim_start_matches('\u{feff}');
         // A bare number is text: what is masked in it needs no quotes.
-        let marked = json.trim_start().starts_with(['{', '[', '"']);
-        if nesting < MAX_NESTING && marked && json::is_document(json) {
+        let may_be_json = json.trim_start().starts_with(['{', '[', '"']);
+        if nesting < MAX_NESTING && may_be_json && json::is_document(json) {
             let rules = json::Rules {
                 masker: self,
                 pointers,

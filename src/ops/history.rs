@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(at("2026-11-29T10:00"), "2026-11-29T10:00:00Z");
         assert_eq!(at("2026-11-29T10:00:01.5"), "2026-11-29T10:00:01.500Z");
         assert_eq!(at("2026-11-29"), "2026-11-29T00:00:00Z");
-        assert_eq!("90m".parse(), Ok(When::Ago(Duration::from_secs(5_400))));
+        assert_eq!("90m".parse(), Ok(When::Ago(Duration::from_mins(90))));
         for bad in [
             "",
             "yesterday",

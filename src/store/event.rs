@@ -85,7 +85,9 @@ select e.id, e.at, e.client_id, e.key, e.action, e.db_user, e.os_user, e.host, e
    and ($6::float8 is null or e.at >= now() - make_interval(secs => $6))
    and ($7::timestamptz is null or e.at < $7)
    and ($8::float8 is null or e.at < now() - make_interval(secs => $8))
-   and ($9::int8 is null or e.id ",
+   and ($9::int8 is null or ",
+            $order,
+            " ",
             $compare,
             " $9)
  order by ",

@@ -169,7 +169,9 @@ impl Cli {
             Command::Inspect(args) => {
                 stoppable(&context, Box::pin(commands::inspect::run(&context, args))).await
             }
-            Command::History(args) => stoppable(&context, commands::history::run(&context, args)).await,
+            Command::History(args) => {
+                stoppable(&context, Box::pin(commands::history::run(&context, args))).await
+            }
             Command::List(args) => stoppable(&context, commands::list::run(&context, args)).await,
             Command::Release(args) => commands::release::run(&context, args).await,
             Command::Provider(args) => stoppable(&context, commands::provider::run(&context, args)).await,

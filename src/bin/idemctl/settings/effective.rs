@@ -136,9 +136,6 @@ impl Settings {
         ] {
             list.add(name, show_duration(value), flag(given));
         }
-        let config = &self.config;
-        let statements = format!("{:?}", config.database.statements).to_lowercase();
-        list.add("database.statements", statements, None);
         if let Some(source) = &self.url_source {
             list.add(
                 "database.url",
@@ -146,6 +143,15 @@ impl Settings {
                 Some(source.as_str()),
             );
         }
+        self.file_values(&mut list);
+        list.list
+    }
+
+    /// What only the file sets.
+    fn file_values(&self, list: &mut Values<'_>) {
+        let config = &self.config;
+        let statements = format!("{:?}", config.database.statements).to_lowercase();
+        list.add("database.statements", statements, None);
         for (name, span) in [
             ("lease.default", config.lease.default),
             ("retention.done", config.retention.done),
@@ -175,7 +181,6 @@ impl Settings {
                 }
             }
         }
-        list.list
     }
 }
 
