@@ -24,11 +24,19 @@ struct Digit {
 
 /// Masks every run of groups of digits that is a card number, wherever a group begins and ends.
 pub(super) fn edits(text: &str, out: &mut Vec<Edit>) {
+    scan(text, true, out);
+    // `%224242...` is a quote before a number, and `100%4242...` is a percent sign: nobody knows, so it is both.
+    if text.contains(['%', '\\']) {
+        scan(text, false, out);
+    }
+}
+
+/// `escapes`: whether `%22` and `\u0022` are one sign.
+fn scan(text: &str, escapes: bool, out: &mut Vec<Edit>) {
     let mut run: Vec<Digit> = Vec::new();
     let mut gap = 0;
     let mut at = 0;
-    while let Some(c) = text[at..].chars().next() {
-        let mut bytes = c.len_utf8();
+    while let Some((c, bytes)) = sign(&text[at..], escapes) {
         if let Some(value) = digit(c) {
             let joined = gap == 0 && !run.is_empty();
             run.push(Digit {
@@ -40,10 +48,8 @@ pub(super) fn edits(text: &str, out: &mut Vec<Edit>) {
             });
             gap = 0;
         } else {
-            let separator = separator(&text[at..], c);
-            bytes = separator.unwrap_or(bytes);
             gap += 1;
-            if separator.is_none() || gap > MAX_GAP {
+            if !is_separator(c) || gap > MAX_GAP {
                 mask(&mut run, out);
                 gap = 0;
             }
@@ -53,15 +59,32 @@ pub(super) fn edits(text: &str, out: &mut Vec<Edit>) {
     mask(&mut run, out);
 }
 
-/// How many digits there are, those of percent escapes left out.
+/// The next sign of a text and its length in bytes: a character, or what an escape of a URL, of JSON or of a
+/// program's source stands for.
+fn sign(rest: &str, escapes: bool) -> Option<(char, usize)> {
+    let c = rest.chars().next()?;
+    let code = |from: usize, digits: usize| {
+        let hex = rest.get(from..from + digits)?;
+        let all = hex.bytes().all(|byte| byte.is_ascii_hexdigit());
+        // Half of a surrogate pair is some sign or other.
+        let number = u32::from_str_radix(hex, 16).ok().filter(|_| all)?;
+        Some((char::from_u32(number).unwrap_or('\u{fffd}'), from + digits))
+    };
+    let escape = match c {
+        '%' if escapes => code(1, 2),
+        '\\' if escapes && rest[1..].starts_with('u') => code(2, 4),
+        '\\' if escapes && rest[1..].starts_with('x') => code(2, 2),
+        _ => None,
+    };
+    Some(escape.unwrap_or((c, c.len_utf8())))
+}
+
+/// How many digits there are.
 pub(super) fn count(text: &str) -> usize {
     let (mut at, mut count) = (0, 0);
-    while let Some(c) = text[at..].chars().next() {
+    while let Some((c, bytes)) = sign(&text[at..], true) {
         count += usize::from(digit(c).is_some());
-        at += match separator(&text[at..], c) {
-            Some(bytes) if digit(c).is_none() => bytes,
-            _ => c.len_utf8(),
-        };
+        at += bytes;
     }
     count
 }
@@ -129,17 +152,12 @@ fn digit(c: char) -> Option<u32> {
     Some(u32::from(c) - u32::from(zero))
 }
 
-/// The length in bytes of a separator that may stand inside a card number: blanks, dashes, dots, underscores,
-/// marks without width, and a form's spelling of blank and dash.
-fn separator(rest: &str, c: char) -> Option<usize> {
-    let escaped = || {
-        let escape = rest.get(..3)?;
-        matches!(escape, "%20" | "%2D" | "%2d" | "%2E" | "%2e").then_some(3)
-    };
-    let plain = matches!(
+/// What may stand between the digits of a card number: blanks, dashes, dots, underscores, a form's blank, and marks
+/// without width.
+fn is_separator(c: char) -> bool {
+    matches!(
         c,
         '-' | '.' | '_' | '+' | '\u{ad}' | '\u{b7}' | '\u{2010}'..='\u{2015}' | '\u{2212}'
     ) || matches!(c, '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}')
-        || (c.is_whitespace() && c != '\n' && c != '\r');
-    if plain { Some(c.len_utf8()) } else { escaped() }
+        || (c.is_whitespace() && c != '\n' && c != '\r')
 }

@@ -181,7 +181,13 @@ impl Walk<'_> {
 
     fn close(&mut self, end: usize) {
         let Some(frame) = self.stack.pop() else { return };
-        if matches!(frame.fate, Fate::Pointed | Fate::Named(Kind::Secret)) {
+        let hidden = match frame.fate {
+            Fate::Pointed | Fate::Named(Kind::Secret) => true,
+            // The values of a header.
+            Fate::Named(Kind::SecretText) => !frame.object,
+            _ => false,
+        };
+        if hidden {
             self.edits.push((frame.start..end, JSON_MASK.into()));
         }
         self.ended(frame.start..end, None);

@@ -49,18 +49,18 @@ const SECRET_WORDS: [&str; 7] = ["pin", "pwd", "otp", "csc", "cvn", "jwt", "bear
 const ACCOUNT_PARTS: [&str; 4] = ["iban", "accountnumber", "accountno", "acctnumber"];
 
 /// Names that hold such a part and no secret. A lease's token fences writers; it opens nothing.
-const PUBLIC: [&str; 5] = [
-    "leasetoken",
-    "tokentype",
-    "idempotencykey",
-    "maxtokens",
-    "passwordrequired",
-];
+const PUBLIC: [&str; 3] = ["leasetoken", "idempotencykey", "maxtokens"];
+
+/// Ends of names that say something about a secret and not the secret.
+const PUBLIC_ENDS: [&str; 6] = ["required", "present", "status", "type", "expiresin", "expiresat"];
+
+/// The same where a card's verification value or a PIN is checked: `cvc_check`, `cvv2_result`.
+const CHECK_ENDS: [&str; 2] = ["check", "result"];
 
 /// What a member, field or element of this name holds.
 pub(super) fn kind(name: &str) -> Option<Kind> {
     let flat = flat(name);
-    if flat.is_empty() || PUBLIC.contains(&flat.as_str()) {
+    if flat.is_empty() || is_public(&flat) {
         return None;
     }
     if SECRET_PARTS.iter().any(|part| flat.contains(part)) {
@@ -80,6 +80,12 @@ pub(super) fn kind(name: &str) -> Option<Kind> {
         .iter()
         .any(|part| flat.contains(part))
         .then_some(Kind::Account)
+}
+
+fn is_public(flat: &str) -> bool {
+    let ends = |ends: &[&str]| ends.iter().any(|end| flat.ends_with(end));
+    let checked = ["cvc", "cvv", "pin"].iter().any(|part| flat.contains(part));
+    PUBLIC.contains(&flat) || ends(&PUBLIC_ENDS) || (checked && ends(&CHECK_ENDS))
 }
 
 /// The same for a header, whose name may also end in `-Key`.

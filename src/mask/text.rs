@@ -9,13 +9,17 @@ use super::{Edit, MASK, apply, card};
 /// Longest name that is looked at, in bytes.
 const MAX_NAME: usize = 80;
 
+/// How far a tag, or the headers of a part, are followed, in bytes.
+const MAX_TAG: usize = 400;
+
 /// Where a value without quotes ends.
 const ENDS: [char; 13] = ['&', ';', ',', '<', '>', '"', '\'', ')', '}', ']', '|', '\\', '`'];
 
 /// Words before the secret part of a header's value.
 const SCHEMES: [&str; 6] = ["bearer", "basic", "digest", "token", "negotiate", "apikey"];
 
-/// How secrets begin that say by themselves what they are: keys of payment providers, and JSON Web Tokens.
+/// How secrets begin that say by themselves what they are: keys of payment providers, and JSON in base64, which is
+/// what JSON Web Tokens are made of and is not looked into.
 const PREFIXES: [&str; 6] = ["sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_", "eyJ"];
 
 /// What to mask in a text.
@@ -24,6 +28,7 @@ pub(super) fn edits(text: &str) -> Vec<Edit> {
     card::edits(text, &mut out);
     pem(text, &mut out);
     elements(text, &mut out);
+    named_parts(text, &mut out);
     pairs(text, &mut out);
     words(text, &mut out);
     out
@@ -98,6 +103,67 @@ fn elements(text: &str, out: &mut Vec<Edit>) {
     }
 }
 
+/// What is named by an attribute `name="..."`: a part of a multipart form (RFC 7578), an HTML input, an element.
+fn named_parts(text: &str, out: &mut Vec<Edit>) {
+    let mut from = 0;
+    while let Some(at) = text[from..].find("name=").map(|at| from + at) {
+        from = at + "name=".len();
+        let Some(quote) = text[from..].chars().next().filter(|c| matches!(c, '"' | '\'')) else {
+            continue;
+        };
+        let start = from + 1;
+        let Some(length) = text[start..].find(quote).filter(|length| *length <= MAX_NAME) else {
+            continue;
+        };
+        let Some(kind) = name::kind(&text[start..start + length]) else {
+            continue;
+        };
+        let behind = start + length + 1;
+        let before = &text[text.floor_char_boundary(at.saturating_sub(MAX_TAG))..at];
+        let line = before.rsplit('\n').next().unwrap_or(before);
+        let range = if line.contains("form-data") {
+            part_body(text, behind)
+        } else {
+            attribute_or_content(text, behind)
+        };
+        let Some(range) = range else { continue };
+        from = range.end;
+        if let Some(shown) = named(kind, &text[range.clone()]) {
+            out.push((range, shown));
+        }
+    }
+}
+
+/// From the blank line behind a part's headers to the next boundary.
+fn part_body(text: &str, from: usize) -> Option<Range<usize>> {
+    let rest = &text[from..];
+    let headers = &rest[..rest.floor_char_boundary(MAX_TAG)];
+    let blank = ["\r\n\r\n", "\n\n"];
+    let start = blank
+        .iter()
+        .filter_map(|blank| Some(headers.find(blank)? + blank.len()))
+        .min()?;
+    let end = rest[start..].find("\n--").map_or(rest.len(), |at| start + at);
+    let end = end - usize::from(rest[..end].ends_with('\r'));
+    Some(from + start..from + end.max(start))
+}
+
+/// The attribute `value` of the same tag, else what the element holds.
+fn attribute_or_content(text: &str, from: usize) -> Option<Range<usize>> {
+    let rest = &text[from..];
+    let tag = &rest[..rest.floor_char_boundary(MAX_TAG)];
+    let close = tag.find(['<', '>']).filter(|at| tag[*at..].starts_with('>'))?;
+    if let Some(at) = rest[..close].find("value=") {
+        let start = at + "value=".len();
+        let quote = rest[start..].chars().next().filter(|c| matches!(c, '"' | '\''))?;
+        let end = rest[start + 1..close].find(quote)? + start + 1;
+        return Some(from + start + 1..from + end);
+    }
+    let start = close + 1;
+    let end = rest[start..].find('<').map_or(rest.len(), |at| start + at);
+    (!rest[..close].ends_with('/')).then_some(from + start..from + end)
+}
+
 /// `name=value` and `name: value`, with or without quotes.
 fn pairs(text: &str, out: &mut Vec<Edit>) {
     let mut from = 0;
@@ -129,6 +195,7 @@ fn pairs(text: &str, out: &mut Vec<Edit>) {
 fn kind_before(before: &str, colon: bool) -> Option<(Kind, bool)> {
     let unquoted = before
         .trim_end_matches([' ', '\t'])
+        .trim_end_matches("&quot;")
         .trim_end_matches(['"', '\''])
         .trim_end_matches('\\');
     let quoted = unquoted.len() < before.trim_end_matches([' ', '\t']).len();
@@ -172,10 +239,8 @@ fn last_word(text: &str) -> Option<&str> {
 /// The value that begins here; its quotes stay outside.
 fn value(text: &str, start: usize, kind: Kind, whole_line: bool) -> Range<usize> {
     let rest = &text[start..];
-    let slashes = rest.len() - rest.trim_start_matches('\\').len();
-    if let Some(quote) = rest[slashes..].chars().next().filter(|c| matches!(c, '"' | '\'')) {
-        let open = slashes + 1;
-        return start + open..start + quoted_end(rest, open, slashes, quote);
+    if let Some(quoted) = quoted(rest) {
+        return start + quoted.start..start + quoted.end;
     }
     if rest.starts_with(['{', '[']) && kind == Kind::Secret {
         return start..start + nested_end(rest);
@@ -195,6 +260,12 @@ fn value(text: &str, start: usize, kind: Kind, whole_line: bool) -> Range<usize>
     if scheme && rest[end..].starts_with([' ', '+']) {
         end = word_end(end + 1);
     }
+    if rest[..end].ends_with('(')
+        && let Some(quoted) = quoted(&rest[end..])
+    {
+        // `Some("...")`
+        return start + end + quoted.start..start + end + quoted.end;
+    }
     if matches!(kind, Kind::Card | Kind::Account) {
         // Written in groups.
         while rest[end..].starts_with(' ') && rest[end + 1..].starts_with(|c: char| c.is_ascii_digit()) {
@@ -204,16 +275,43 @@ fn value(text: &str, start: usize, kind: Kind, whole_line: bool) -> Range<usize>
     start..start + end
 }
 
+/// What stands in the quotes with which a text begins: plain ones, escaped ones (`\"`), doubled ones as in CSV
+/// (`""`), and XML's (`&quot;`).
+fn quoted(rest: &str) -> Option<Range<usize>> {
+    for double in ["&quot;", "\"\""] {
+        let Some(inner) = rest.strip_prefix(double) else {
+            continue;
+        };
+        // Two quotes may also be an empty value.
+        let empty = inner.is_empty() || inner.starts_with(|c: char| c.is_whitespace() || ENDS.contains(&c));
+        if double == "&quot;" || !empty {
+            let length = inner.find(double).unwrap_or(inner.len());
+            return Some(double.len()..double.len() + length);
+        }
+    }
+    let slashes = rest.len() - rest.trim_start_matches('\\').len();
+    let quote = rest[slashes..]
+        .chars()
+        .next()
+        .filter(|c| matches!(c, '"' | '\''))?;
+    let open = slashes + 1;
+    Some(open..quoted_end(rest, open, slashes, quote))
+}
+
 /// Where a quoted value ends: at the same quote with as many backslashes before it; where it was cut off, at the end.
 fn quoted_end(rest: &str, open: usize, slashes: usize, quote: char) -> usize {
     let mut from = open;
     while let Some(at) = rest[from..].find(quote).map(|at| from + at) {
         let before = &rest[open..at];
         let found = before.len() - before.trim_end_matches('\\').len();
-        if found == slashes || (slashes == 0 && found.is_multiple_of(2)) {
+        from = at + quote.len_utf8();
+        // SQL doubles a quote that is part of the text.
+        let doubled = quote == '\'' && rest[from..].starts_with(quote);
+        if doubled {
+            from += quote.len_utf8();
+        } else if found == slashes || (slashes == 0 && found.is_multiple_of(2)) {
             return at - slashes;
         }
-        from = at + quote.len_utf8();
     }
     rest.len()
 }
@@ -272,11 +370,7 @@ fn prefixed(word: &str) -> Option<Range<usize>> {
         let length = tail
             .find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')))
             .unwrap_or(tail.len());
-        let enough = if *prefix == "eyJ" {
-            length >= 20 && tail[..length].contains('.')
-        } else {
-            length >= 8
-        };
+        let enough = length >= if *prefix == "eyJ" { 20 } else { 8 };
         (fresh && enough).then_some(start..start + prefix.len() + length)
     })
 }
