@@ -10,6 +10,7 @@ pub mod inspect;
 pub mod list;
 pub mod migrate;
 pub mod purge;
+pub mod reconcile;
 pub mod release;
 pub mod stuck;
 

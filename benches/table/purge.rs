@@ -119,7 +119,9 @@ async fn delete(bench: &Bench, keep: Duration) -> Result<(Duration, i64)> {
 
 async fn releases(bench: &Bench, connection: &mut Connection) -> Result<()> {
     let most = if bench.is_trial() { 10 } else { 200 };
-    let rows = stuck::page(connection, &bench.store, Duration::ZERO, None, most).await?;
+    let rows = stuck::page(connection, &bench.store, Duration::ZERO, None, None, most)
+        .await?
+        .rows;
     if rows.is_empty() {
         return Err("no key is stuck, so there is nothing to release".into());
     }

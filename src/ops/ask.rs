@@ -35,6 +35,15 @@ impl Providers {
         }
     }
 
+    /// Nobody to ask.
+    pub fn none() -> Self {
+        let surroundings = Surroundings {
+            env: Arc::new(|_| None),
+            proxy: None,
+        };
+        Self::new(BTreeMap::new(), surroundings)
+    }
+
     /// Whether none is configured.
     pub fn is_empty(&self) -> bool {
         self.configs.is_empty()

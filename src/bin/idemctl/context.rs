@@ -88,14 +88,17 @@ impl Context {
 
     /// The configured providers; each adapter is made when it is first needed.
     pub(crate) fn providers(&self) -> &Providers {
-        self.providers.get_or_init(|| {
-            let environment = self.settings.environment().clone();
-            let surroundings = Surroundings {
-                env: Arc::new(move |name| environment.get(name).map(str::to_owned)),
-                proxy: None,
-            };
-            Providers::new(self.settings.config.providers.clone(), surroundings)
-        })
+        self.providers.get_or_init(|| self.make_providers())
+    }
+
+    /// The same, for somebody who keeps them.
+    pub(crate) fn make_providers(&self) -> Providers {
+        let environment = self.settings.environment().clone();
+        let surroundings = Surroundings {
+            env: Arc::new(move |name| environment.get(name).map(str::to_owned)),
+            proxy: None,
+        };
+        Providers::new(self.settings.config.providers.clone(), surroundings)
     }
 
     /// The provider of that name; without a name the only one that is configured.

@@ -155,15 +155,20 @@ async fn candidates(
         }
     } else {
         let older_than = args.older_than.unwrap_or_default();
-        found = stuck::page(
+        let page = stuck::page(
             connection,
             store,
             older_than,
             args.only_client.as_deref(),
+            None,
             args.limit,
         )
         .await?;
-        if found.len() == args.limit as usize {
+        for problem in page.unreadable {
+            context.printer.note(&format!("left out: {problem}"));
+        }
+        found = page.rows;
+        if page.next.is_some() {
             context.printer.note(&format!(
                 "no more than {} keys at once (--limit); there may be more that are expired",
                 args.limit
