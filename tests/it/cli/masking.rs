@@ -197,6 +197,7 @@ async fn what_a_provider_says_is_masked() {
         &["provider", "status", "order-1"][..],
         &["inspect", "shop-1", "order-1", "--provider"],
         &["release", "shop-1", "order-1", "--dry-run"],
+        &["reconcile", "shop-1", "order-1", "--dry-run"],
     ] {
         for form in ["table", "json", "csv"] {
             let args = [command, &["-c", &config, "-o", form, "-vvv"]].concat();

@@ -69,7 +69,7 @@ impl StatusView {
 }
 
 /// A number or text of the provider's, which is whatever the configuration points at.
-fn amount(amount: &RawValue) -> Box<RawValue> {
+pub(super) fn amount(amount: &RawValue) -> Box<RawValue> {
     let masked = Masker::default().body(amount.get()).into_owned();
     RawValue::from_string(masked).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
