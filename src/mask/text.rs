@@ -338,6 +338,11 @@ fn nested_end(rest: &str) -> usize {
 fn words(text: &str, out: &mut Vec<Edit>) {
     let is_end =
         |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ',' | ';' | '<' | '>' | ')' | '&' | '\\');
+    // Most texts are settled by a look.
+    let marked = text.contains("://") || PREFIXES.iter().any(|prefix| text.contains(prefix));
+    if !marked && !text.contains(char::is_whitespace) {
+        return;
+    }
     let mut from = 0;
     let mut after_scheme = false;
     while from < text.len() {
