@@ -49,6 +49,7 @@ const MAX_NESTING: u8 = 8;
 #[derive(Debug, Clone, Default)]
 pub struct Masker {
     pointers: Arc<[Pointer]>,
+    off: bool,
 }
 
 impl Masker {
@@ -56,7 +57,21 @@ impl Masker {
     pub fn new(pointers: impl IntoIterator<Item = Pointer>) -> Self {
         Self {
             pointers: pointers.into_iter().collect(),
+            off: false,
         }
+    }
+
+    /// Masks nothing: for somebody who asked to see the secrets, which the caller has to put on record.
+    pub fn off() -> Self {
+        Self {
+            off: true,
+            ..Self::default()
+        }
+    }
+
+    /// Whether it masks nothing.
+    pub fn is_off(&self) -> bool {
+        self.off
     }
 
     /// Stored text of any kind (JSON, a form, XML, headers, a sentence) with its secrets masked.
@@ -76,7 +91,7 @@ impl Masker {
 
     /// The value of a header.
     pub fn header<'a>(&self, name: &str, value: &'a str) -> Cow<'a, str> {
-        if name::of_header(name).is_some() && !value.is_empty() {
+        if !self.off && name::of_header(name).is_some() && !value.is_empty() {
             return Cow::Borrowed(MASK);
         }
         self.text(value)
@@ -86,6 +101,9 @@ impl Masker {
     /// id, the fingerprint, the lease's token, the provider's reference) are left alone, since a masked key cannot
     /// be typed; and pointers, which are meant for bodies, do not apply.
     pub fn own_json(&self, json: &RawValue) -> Box<RawValue> {
+        if self.off {
+            return json.to_owned();
+        }
         let rules = json::Rules {
             masker: self,
             pointers: &[],
@@ -99,6 +117,9 @@ impl Masker {
 
     /// `nesting`: in how many JSON strings the text stood.
     fn document<'a>(&self, text: &'a str, nesting: u8) -> Cow<'a, str> {
+        if self.off {
+            return Cow::Borrowed(text);
+        }
         let pointers = &*self.pointers;
         let json = text.trim_start_matches('\u{feff}');
         // A bare number is text: what is masked in it needs no quotes.

@@ -115,6 +115,21 @@ async fn what_is_not_secret_is_exact() {
         form.contains("card[number]=424242******4242&card%5Bcvc%5D=***"),
         "{form}"
     );
+    let unmask = [
+        "inspect",
+        "c",
+        "json",
+        "--show-response",
+        "--unmask",
+        "--reason",
+        "dispute",
+        "-o",
+        "json",
+    ];
+    let json: Value = serde_json::from_str(&cli.run(&unmask).await.ok()).unwrap();
+    assert!(json["last_error"].as_str().unwrap().contains(HUSH), "{json}");
+    assert_eq!(json["response"]["body"]["token"], HUSH);
+    assert_eq!(json["history"][0]["details"]["evidence"]["token"], HUSH);
     // A masked key cannot be typed, so keys are not masked.
     cli.execute(&format!(
         "insert into idempotency (client_id, key, fingerprint, order_id) values ('{CARD}', '{CARD}', '', '{CARD}')"

@@ -31,7 +31,7 @@ pub(crate) struct InspectArgs {
     /// Show the stored body (secrets masked)
     #[arg(long)]
     show_response: bool,
-    /// Show secrets in the body too; written to the event log
+    /// Show secrets too, in the body and around it; written to the event log
     #[arg(long, requires = "show_response")]
     unmask: bool,
     /// Why, for the event log

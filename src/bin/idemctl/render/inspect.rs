@@ -1,6 +1,5 @@
 //! One key on one screen.
 
-use std::borrow::Cow;
 use std::io::{self, Write};
 
 use base64::Engine;
@@ -31,18 +30,22 @@ pub(crate) struct InspectView {
 }
 
 impl InspectView {
-    /// `unmasked`: show secrets in the body too.
+    /// `unmasked`: show secrets too, in the body and around it.
     pub(crate) fn new(report: Report, config: &Config, unmasked: bool, next: Option<String>) -> Self {
         let Report {
             record,
             body,
             history,
         } = report;
-        let mask = &config.output.mask;
-        let mut key = KeyView::new(record, config);
+        let mask = &if unmasked {
+            Masker::off()
+        } else {
+            config.output.mask.clone()
+        };
+        let mut key = KeyView::with_mask(record, config, mask);
         let mut body_text = None;
         if let (Some(view), Some(body)) = (&mut key.response, &body) {
-            let (shown, text) = show_body(body, mask, unmasked);
+            let (shown, text) = show_body(body, mask);
             view.body = Some(shown);
             body_text = Some(text);
         }
@@ -64,9 +67,9 @@ const NOT_TEXT: &str =
     "not shown, because it is no text in which secrets could be masked (--unmask shows it as base64)";
 
 /// A body for JSON and for people.
-fn show_body(body: &[u8], mask: &Masker, unmasked: bool) -> (BodyView, String) {
+fn show_body(body: &[u8], mask: &Masker) -> (BodyView, String) {
     let Ok(text) = std::str::from_utf8(body) else {
-        if !unmasked {
+        if !mask.is_off() {
             return (
                 BodyView::Hidden {
                     body_hidden: NOT_TEXT,
@@ -78,11 +81,7 @@ fn show_body(body: &[u8], mask: &Masker, unmasked: bool) -> (BodyView, String) {
         let text = format!("(not text; base64) {body_base64}");
         return (BodyView::Bytes { body_base64 }, text);
     };
-    let shown = if unmasked {
-        Cow::Borrowed(text)
-    } else {
-        mask.body(text)
-    };
+    let shown = mask.body(text);
     let view = match serde_json::from_str::<Box<RawValue>>(&shown) {
         Ok(body) => BodyView::Json { body },
         Err(_) => BodyView::Bytes {

@@ -67,11 +67,14 @@ pub(crate) enum BodyView {
 }
 
 impl KeyView {
-    /// A new field of [`Record`] must find its place here: nothing is left out by `..`.
     pub(crate) fn new(record: Record, config: &Config) -> Self {
+        Self::with_mask(record, config, &config.output.mask)
+    }
+
+    /// A new field of [`Record`] must find its place here: nothing is left out by `..`.
+    pub(crate) fn with_mask(record: Record, config: &Config, mask: &Masker) -> Self {
         let provider_key = provider_key(&record, config);
         let retention = &config.retention;
-        let mask = &config.output.mask;
         let masked = |text: Option<String>| text.map(|text| mask.text(&text).into_owned());
         let order_id = record.order_id().to_owned();
         let Record {
