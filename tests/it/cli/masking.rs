@@ -241,7 +241,8 @@ async fn what_a_provider_says_is_masked() {
     assert_eq!(output.code, 0, "{}", output.transcript());
     let line = cli.run(&["history", "shop-1", "order-1"]).await;
     assert!(
-        line.stdout.contains("acme says unknown; accept double charge"),
+        line.stdout
+            .contains("acme says unknown (pay_1); accept double charge"),
         "{}",
         line.stdout
     );

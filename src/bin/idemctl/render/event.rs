@@ -85,28 +85,63 @@ fn state(row: &Value) -> String {
 /// Longest text of one detail, in characters: the whole is in the other formats.
 const MAX_DETAIL: usize = 60;
 
-/// Members of the details as words. The verdict comes as a sentence; what is absent or not so is left out.
+/// What a provider's verdict is told with, and what only programs look for.
+const TOLD: [&str; 9] = [
+    "provider",
+    "verdict",
+    "reference",
+    "amount",
+    "currency",
+    "raw_status",
+    "evidence",
+    "action",
+    "run",
+];
+
+/// Members of the details as words. The verdict comes as a sentence, whose evidence is in the other formats; what is
+/// absent or not so is left out.
 fn say(details: &serde_json::Map<String, Value>, parts: &mut Vec<String>) {
-    let verdict = match (&details.get("provider"), details.get("verdict")) {
-        (Some(Value::String(provider)), Some(Value::String(verdict))) => {
-            parts.push(short(&format!("{provider} says {verdict}")));
-            true
-        }
-        _ => false,
-    };
+    let sentence = verdict(details);
+    let told = sentence.is_some();
+    parts.extend(sentence);
     for (name, value) in details {
         let words = name.replace('_', " ");
         match value {
             Value::Null | Value::Bool(false) => {}
-            Value::String(_) if verdict && (name == "provider" || name == "verdict") => {}
+            // Nesting goes no deeper than a reader of JSON allows.
+            Value::Object(inner) => say(inner, parts),
+            _ if told && TOLD.contains(&name.as_str()) => {}
             Value::Bool(true) => parts.push(words),
             Value::String(text) => parts.push(short(&format!("{words} {text}"))),
             Value::Number(number) => parts.push(format!("{words} {number}")),
             Value::Array(items) => parts.push(format!("{words}: {} items", items.len())),
-            // Nesting goes no deeper than a reader of JSON allows.
-            Value::Object(inner) => say(inner, parts),
         }
     }
+}
+
+/// Such as `acme says charged (pay_7Q2, 4990 EUR)`.
+fn verdict(details: &serde_json::Map<String, Value>) -> Option<String> {
+    let text = |name: &str| match details.get(name) {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Number(number)) => number.to_string(),
+        _ => String::new(),
+    };
+    let (provider, verdict) = (text("provider"), text("verdict"));
+    if provider.is_empty() || verdict.is_empty() {
+        return None;
+    }
+    let money = format!("{} {}", text("amount"), text("currency"));
+    let known = [text("reference"), money.trim().to_owned()];
+    let known: Vec<&str> = known
+        .iter()
+        .map(String::as_str)
+        .filter(|part| !part.is_empty())
+        .collect();
+    Some(if known.is_empty() {
+        format!("{provider} says {verdict}")
+    } else {
+        format!("{provider} says {verdict} ({})", short(&known.join(", ")))
+    })
 }
 
 fn short(text: &str) -> String {
