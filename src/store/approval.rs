@@ -17,6 +17,7 @@ pub(crate) const REQUESTED: &str = "resolve_requested";
 /// The newest request about a key, and what is still true of it. All the details are compared as the text that
 /// we wrote, because a cast would fail on what somebody else may have put there.
 ///
+/// Sorted as the history of one key is: by something that no index has, so that the index over the keys is used.
 /// An unknown user of the operating system is nobody else: the comparison is null then, and counts as false.
 const RESOLVE_REQUEST: Sql = Sql {
     name: "resolve_request",
@@ -30,7 +31,7 @@ select e.id, e.at, e.db_user::text as db_user, e.os_user, e.reason, e.details ->
        coalesce(e.db_user <> session_user or e.os_user <> $9, false) as other_person
   from {events} e
  where e.client_id = $1 and e.key = $2 and e.action = 'resolve_requested'
- order by e.id desc
+ order by e.id + 0 desc
  limit 1",
     types: &[
         Type::TEXT,

@@ -137,6 +137,7 @@ pub(crate) enum Color {
 #[derive(Debug, Subcommand)]
 enum Command {
     Inspect(commands::inspect::InspectArgs),
+    History(commands::history::HistoryArgs),
     List(commands::list::ListArgs),
     Release(commands::release::ReleaseArgs),
     Reconcile(commands::reconcile::ReconcileArgs),
@@ -158,6 +159,7 @@ impl Cli {
         let keys = matches!(
             self.command,
             Command::Inspect(_)
+                | Command::History(_)
                 | Command::List(_)
                 | Command::Release(_)
                 | Command::Reconcile(_)
@@ -173,6 +175,9 @@ impl Cli {
         match self.command {
             Command::Inspect(args) => {
                 stoppable(&context, Box::pin(commands::inspect::run(&context, args))).await
+            }
+            Command::History(args) => {
+                stoppable(&context, Box::pin(commands::history::run(&context, args))).await
             }
             Command::List(args) => stoppable(&context, commands::list::run(&context, args)).await,
             Command::Release(args) => commands::release::run(&context, args).await,

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use idemctl::connect::Connection;
 use idemctl::key::KeyId;
+use idemctl::mask::Masker;
 use idemctl::ops::actor::Actor;
 use idemctl::ops::resolve::{self, Approval, Decision, Intent, Next, Outcome, Proposal};
 use idemctl::response::{DEFAULT_MAX_BODY_BYTES, Response};
@@ -16,7 +17,7 @@ use crate::context::Context;
 use crate::exit::{CliError, Exit, Result, say};
 use crate::lifecycle::Lifecycle;
 use crate::render::printable;
-use crate::render::resolve::{ResolveView, preview};
+use crate::render::resolve::{ResolveView, preview, void};
 use crate::safety::{ChangeArgs, Confirmed, confirm, require_answerable};
 use crate::settings::file;
 
@@ -87,7 +88,13 @@ pub(crate) async fn run(context: &Context, args: &ResolveArgs) -> Result<Exit> {
             "the body is no JSON, and no content type goes with it; --header 'content-type: ...' gives one";
         context.printer.note(note);
     }
-    let confirmed = ask(args, &intent, &proposal)?;
+    let confirmed = ask(args, &intent, &proposal, &context.settings.config.output.mask)?;
+    if lifecycle.stop.is_soft() {
+        return Err(CliError::new(
+            Exit::Interrupted,
+            "interrupted; nothing was changed",
+        ));
+    }
     let (proposal, spoiled) = if confirmed.is_some() && asked_at.elapsed() > FRESH {
         let again = propose(context, &conn, &store, &id, &intent);
         agreed(proposal, lifecycle.unless_stopped(context, again).await?)
@@ -148,31 +155,27 @@ async fn apply(
 }
 
 /// Shows exactly what is about to be stored, then asks. A dry run changes nothing, and a refusal neither.
-fn ask(args: &ResolveArgs, intent: &Intent, proposal: &Proposal) -> Result<Option<Confirmed>> {
+fn ask(args: &ResolveArgs, intent: &Intent, proposal: &Proposal, mask: &Masker) -> Result<Option<Confirmed>> {
+    let decision = intent.decision.as_str();
     let question = match &proposal.next {
         Next::Refuse(_) => return Ok(None),
-        Next::End => format!("end it as {} with this answer?", intent.decision.as_str()),
-        Next::Request(void) => {
-            if let Some((asking, why)) = void {
-                say(&printable(&format!(
-                    "note: the request of {asking} is void: {why}"
-                )));
+        Next::End => format!("end it as {decision} with this answer?"),
+        Next::Request(_) => {
+            if let Some(void) = void(&proposal.next) {
+                say(&printable(&format!("note: {void}")));
             }
             "ask for it? Another person has to run the same command within 24 hours".to_owned()
         }
         Next::Confirm(asking) => {
             let (reason, evidence) = (asking.reason.as_deref(), asking.evidence.as_deref());
             for (name, text) in [("reason", reason), ("evidence", evidence)] {
-                let text = text.unwrap_or("none");
+                let text = mask.text(text.unwrap_or("none"));
                 say(&printable(&format!("{} gave as {name}: {text}", asking.db_user)));
             }
-            format!(
-                "end it as {} with this answer, as {asking} asked?",
-                intent.decision.as_str()
-            )
+            format!("end it as {decision} with this answer, as {asking} asked?")
         }
     };
-    for line in preview(intent, proposal) {
+    for line in preview(intent, proposal, mask) {
         say(&line);
     }
     if args.change.dry_run {

@@ -3,11 +3,12 @@
 use std::io::{self, Write};
 
 use idemctl::key::KeyId;
+use idemctl::mask::Masker;
 use idemctl::ops::resolve::{Approval, Intent, Next, Outcome, Proposal, Refusal, Said};
 use serde::Serialize;
 
 use super::provider::StatusView;
-use super::{Document, key, mask, printable, printable_lines};
+use super::{Document, key, printable, printable_lines};
 use crate::exit::{CliError, Exit};
 
 /// How much of a body is shown before a question.
@@ -44,7 +45,7 @@ impl ResolveView {
         let stored = format!("repeats get {code} with {bytes} bytes");
         let (result, exit, reason) = match outcome {
             Outcome::Ended => (intent.decision.as_str(), Exit::Done, None),
-            Outcome::Requested => ("requested", Exit::Done, None),
+            Outcome::Requested => ("requested", Exit::Done, void(&proposal.next)),
             Outcome::Refused(refusal) => {
                 let reason = format!("{refusal}; nothing was changed");
                 ("refused", Exit::Refused, Some(reason))
@@ -56,10 +57,11 @@ impl ResolveView {
             }
         };
         let line = match (&reason, outcome, &proposal.next) {
-            (Some(reason), ..) => reason.clone(),
-            (None, Outcome::Requested, _) => {
-                format!("another person has to run the same command within 24 hours; then {stored}")
+            (void, Outcome::Requested, _) => {
+                let void = void.as_ref().map_or_else(String::new, |void| format!("; {void}"));
+                format!("another person has to run the same command within 24 hours; then {stored}{void}")
             }
+            (Some(reason), ..) => reason.clone(),
             (None, _, Next::Confirm(asking)) => format!("{stored}; asked for by {asking}"),
             _ => stored,
         };
@@ -80,13 +82,21 @@ impl ResolveView {
 
     /// What stderr says about a code that is not 0.
     pub(crate) fn complaint(&self) -> Option<CliError> {
-        let reason = self.reason.as_deref()?;
+        let reason = self.reason.as_deref().filter(|_| self.exit != Exit::Done)?;
         let message = format!("{} {}: {}: {reason}", self.client_id, self.key, self.result);
         let error = CliError::new(self.exit, message);
         Some(match self.hint {
             Some(hint) => error.hint(hint),
             None => error,
         })
+    }
+}
+
+/// An earlier request that a new one makes void, and why.
+pub(crate) fn void(next: &Next) -> Option<String> {
+    match next {
+        Next::Request(Some((asking, why))) => Some(format!("the request of {asking} is void: {why}")),
+        _ => None,
     }
 }
 
@@ -138,9 +148,9 @@ impl Document for ResolveView {
 
 /// What the operator has to know before agreeing: the row, what the provider says, and exactly what repeats will
 /// get, with secrets masked. Ready for a terminal.
-pub(crate) fn preview(intent: &Intent, proposal: &Proposal) -> Vec<String> {
+pub(crate) fn preview(intent: &Intent, proposal: &Proposal, mask: &Masker) -> Vec<String> {
     let seen = &proposal.seen;
-    let owner = seen.owner.as_deref().unwrap_or("unknown owner");
+    let owner = mask.text(seen.owner.as_deref().unwrap_or("unknown owner"));
     let lease = seen
         .lease_remaining_seconds
         .map_or_else(String::new, |rest| format!(", lease {}", key::lease(rest)));
@@ -149,7 +159,7 @@ pub(crate) fn preview(intent: &Intent, proposal: &Proposal) -> Vec<String> {
             let reason = status
                 .reason
                 .as_ref()
-                .map_or_else(String::new, |reason| format!(": {reason}"));
+                .map_or_else(String::new, |reason| format!(": {}", mask.text(reason)));
             format!("{} says {}{reason}", status.provider, status.verdict)
         }
         Some(Said::Nobody(why)) => format!("nobody was asked: {why}"),
@@ -160,36 +170,31 @@ pub(crate) fn preview(intent: &Intent, proposal: &Proposal) -> Vec<String> {
     let mut lines = vec![
         format!("{}  attempt {}, {owner}{lease}", seen.id, seen.attempt),
         format!("  provider: {says}"),
-        format!("  evidence: {}", intent.evidence),
+        format!("  evidence: {}", mask.text(&intent.evidence)),
         format!("  repeats will get: HTTP {}", response.status_code()),
     ];
     let headers = response.headers().iter();
-    lines.extend(headers.map(|(name, value)| format!("    {name}: {}", header(name, value))));
+    lines.extend(headers.map(|(name, value)| format!("    {name}: {}", mask.header(name, value))));
     lines.push(format!(
         "    {} bytes, sha256 {}",
         response.body().len(),
         intent.body_sha256()
     ));
     let mut lines: Vec<String> = lines.iter().map(|line| printable(line)).collect();
-    lines.extend(body(response.body()).lines().map(|line| format!("    | {line}")));
+    lines.extend(
+        body(response.body(), mask)
+            .lines()
+            .map(|line| format!("    | {line}")),
+    );
     lines
 }
 
-/// A header's value, masked where its name says that it is secret.
-fn header(name: &str, value: &str) -> String {
-    let masked = mask::text(&serde_json::json!({ name: value }).to_string());
-    let masked = serde_json::from_str::<serde_json::Value>(&masked).ok();
-    let masked = masked.and_then(|object| Some(object.get(name)?.as_str()?.to_owned()));
-    // What is masked stays an object with this one member.
-    masked.unwrap_or_else(|| "***".to_owned())
-}
-
 /// The beginning of a body, masked as a whole first.
-fn body(bytes: &[u8]) -> String {
+fn body(bytes: &[u8], mask: &Masker) -> String {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return "(no text)".to_owned();
     };
-    let masked = mask::text(text);
+    let masked = mask.body(text);
     let mut shown: String = masked.chars().take(PREVIEW_CHARS).collect();
     if shown.len() < masked.len() {
         shown.push_str(" ...");

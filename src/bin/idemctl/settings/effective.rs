@@ -136,9 +136,6 @@ impl Settings {
         ] {
             list.add(name, show_duration(value), flag(given));
         }
-        let config = &self.config;
-        let statements = format!("{:?}", config.database.statements).to_lowercase();
-        list.add("database.statements", statements, None);
         if let Some(source) = &self.url_source {
             list.add(
                 "database.url",
@@ -146,6 +143,15 @@ impl Settings {
                 Some(source.as_str()),
             );
         }
+        self.file_values(&mut list);
+        list.list
+    }
+
+    /// What only the file sets.
+    fn file_values(&self, list: &mut Values<'_>) {
+        let config = &self.config;
+        let statements = format!("{:?}", config.database.statements).to_lowercase();
+        list.add("database.statements", statements, None);
         for (name, span) in [
             ("lease.default", config.lease.default),
             ("retention.done", config.retention.done),
@@ -160,6 +166,12 @@ impl Settings {
             None,
         );
         list.add("audit.approval", config.audit.approval.as_str().to_owned(), None);
+        let mask = list.written("output.mask");
+        list.add(
+            "output.mask",
+            mask.unwrap_or_else(|| "nothing besides the built-in rules".to_owned()),
+            None,
+        );
         for (name, value) in config.janitor.values(&config.retention) {
             list.add(name, value, None);
         }
@@ -170,7 +182,6 @@ impl Settings {
                 }
             }
         }
-        list.list
     }
 }
 
@@ -180,6 +191,12 @@ struct Values<'a> {
 }
 
 impl Values<'_> {
+    /// What the file says.
+    fn written(&self, name: &str) -> Option<String> {
+        let written = self.origin?.keys.get(name)?;
+        Some(written.value.clone()).filter(|value| !value.is_empty())
+    }
+
     /// `source`: where it came from, unless that is the file or the default.
     fn add(&mut self, name: &str, value: String, source: Option<&str>) {
         let from_file = || self.origin.and_then(|origin| origin.source(name));
