@@ -7,6 +7,8 @@ mod races;
 mod replay;
 mod two_persons;
 
+use std::fmt::Write as _;
+
 use serde_json::Value;
 
 use crate::cli::fixture::{Cli, calm, filled, redactor};
@@ -75,83 +77,37 @@ async fn details(cli: &Cli, action: &str) -> Value {
 async fn as_people_see_it() {
     let cli = filled().await;
     let body = file(&cli, "201.json", BODY);
-    let done = [
-        "resolve",
-        "shop-9",
-        "order-1",
-        "--done",
-        "--status-code",
-        "201",
-        "--response",
-        &body,
-        "--header",
+    let why = ["--evidence", EVIDENCE, "--reason", "ticket 7"];
+    let done = ["--done", "--status-code", "201", "--response", &body];
+    let headers = [
         "X-Api-Token: hush",
-        "--header",
         "content-type: application/json; charset=utf-8",
-        "--evidence",
-        EVIDENCE,
-        "--reason",
-        "ticket 7",
     ];
-    let failed = [
-        "resolve",
-        "shop-9",
-        "order-2",
-        "--failed",
-        "--evidence",
-        EVIDENCE,
-        "--reason",
-        "ticket 8",
-    ];
+    let headers = headers.map(|header| ["--header", header]).concat();
+    let done = [&["shop-9", "order-1"], &done[..], &headers].concat();
+    let failed = vec!["shop-9", "order-2", "--failed"];
     let before = cli.everything().await;
     let mut all = String::new();
     for (args, more) in [
-        (&done[..], &["--dry-run"][..]),
-        (&done[..], &["--dry-run", "-o", "json"]),
-        (&done[..], &["--yes"]),
-        (&done[..], &["--yes"]),
-        (&failed[..], &["--dry-run"]),
-        (&failed[..], &["--yes", "-o", "json"]),
-        (
-            &[
-                "resolve",
-                "shop-2",
-                "order-9",
-                "--failed",
-                "--evidence",
-                "x",
-                "--reason",
-                "y",
-            ][..],
-            &["--yes"],
-        ),
-        (
-            &[
-                "resolve",
-                "shop-2",
-                "never",
-                "--failed",
-                "--evidence",
-                "x",
-                "--reason",
-                "y",
-            ][..],
-            &["--yes"],
-        ),
+        (&done, &["--dry-run"][..]),
+        (&done, &["--dry-run", "-o", "json"]),
+        (&failed, &["--dry-run"]),
+        (&done, &["--yes"]),
+        (&done, &["--yes"]),
+        (&failed, &["--yes", "-o", "json"]),
+        (&vec!["shop-2", "order-9", "--failed"], &["--yes"]),
+        (&vec!["shop-2", "never", "--failed"], &["--yes"]),
     ] {
-        let output = cli.run(&[args, more].concat()).await;
-        if more.contains(&"--dry-run") {
-            assert_eq!(output.code, 0, "{}", output.transcript());
-            let held = cli.everything().await.contains("\"dry\"");
-            assert!(!held);
-        }
-        all.push_str(&format!(
-            "$ {} {}\n{}\n",
-            args[..4].join(" "),
+        let output = cli.run(&[&["resolve"][..], args, &why, more].concat()).await;
+        writeln!(
+            all,
+            "$ idemctl resolve {} {}\n{}",
+            args[..3].join(" "),
             more.join(" "),
             output.transcript()
-        ));
-        if more == ["--dry-run", "-o", "json"] {
+        )
+        .unwrap();
+        if more.contains(&"--dry-run") {
             assert_eq!(cli.everything().await, before, "a dry run changes nothing");
         }
     }
@@ -162,26 +118,41 @@ async fn as_people_see_it() {
         failed.starts_with("failed 500 {") && failed.contains("new idempotency key"),
         "{failed}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_event_says_what_was_done_and_on_what_ground() {
+    let cli = filled().await;
+    let body = file(&cli, "201.json", BODY);
+    let args = ["--done", "--status-code", "201", "--response", &body];
+    resolve(&cli, &[&["shop-9", "order-1"], &args[..]].concat())
+        .await
+        .2
+        .ok();
+    assert_eq!(actions(&cli).await, "resolve");
     let event = cli.db.client.query_one(
-        "select before->>'status', after->>'status', reason, os_user is not null, host is not null
-           from idempotency_event where key = 'order-1' and action = 'resolve'",
+        "select before->>'status', after->>'status', reason, os_user is not null and host is not null
+           from idempotency_event where action = 'resolve'",
         &[],
     );
     let event = event.await.unwrap();
-    assert_eq!(event.get::<_, String>(0), "in_progress");
-    assert_eq!(event.get::<_, String>(1), "done");
-    assert_eq!(event.get::<_, String>(2), "ticket 7");
-    assert!(event.get::<_, bool>(3) && event.get::<_, bool>(4));
-    let details =
-        cli.text("select details::text from idempotency_event where key = 'order-1' and action = 'resolve'");
-    let details: Value = serde_json::from_str(&details.await).unwrap();
+    let text = |column: usize| event.get::<_, String>(column);
+    assert_eq!(
+        [text(0), text(1), text(2)],
+        ["in_progress", "done", "ticket 7"].map(str::to_owned)
+    );
+    assert!(event.get::<_, bool>(3));
+    let details = details(&cli, "resolve").await;
     assert_eq!(details["evidence"], EVIDENCE);
     assert_eq!(details["body_bytes"], BODY.len());
     assert_eq!(details["status_code"], 201);
     assert_eq!(details["against_provider"], false);
     assert!(details["provider_says"]["why"].is_string(), "{details}");
-    let body_sha256 = cli.text("select encode(sha256(convert_to(response::text, 'UTF8')), 'hex') from idempotency where (client_id, key) = ('shop-9', 'order-1')");
-    assert_eq!(details["body_sha256"], body_sha256.await);
+    let stored = cli.text(
+        "select encode(sha256(convert_to(response::text, 'UTF8')), 'hex') from idempotency
+          where (client_id, key) = ('shop-9', 'order-1')",
+    );
+    assert_eq!(details["body_sha256"], stored.await);
 }
 
 #[tokio::test(flavor = "multi_thread")]

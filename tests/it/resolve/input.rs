@@ -4,115 +4,79 @@ use super::{BODY, EVIDENCE, file, resolve};
 use crate::cli::fixture::{calm, filled};
 use crate::support::idemctl;
 
+/// Arguments, apart from the key and `--yes`, and a word of the complaint.
+type Case<'a> = (Vec<&'a str>, &'a str);
+
+fn texts(long: &str) -> Vec<Case<'_>> {
+    vec![
+        (vec!["--reason", "r"], "--evidence"),
+        (vec!["--evidence", "e"], "--reason"),
+        (vec!["--evidence", " ", "--reason", "r"], "evidence is blank"),
+        (vec!["--evidence", "e", "--reason", "\t"], "reason is blank"),
+        (vec!["--evidence", long, "--reason", "r"], "4001 characters"),
+        (vec!["--evidence", "e", "--reason", long], "4001 characters"),
+        (vec!["--evidence", "\u{1b}[2J", "--reason", "r"], "U+001B"),
+        (vec!["--evidence", "e", "--reason", "a\u{7}"], "U+0007"),
+    ]
+}
+
+fn decisions<'a>(body: &'a str, huge: &'a str, dir: &'a str) -> Vec<Case<'a>> {
+    let with = |code: &'a str| vec!["--done", "--response", body, "--status-code", code];
+    let header = |header: &'a str| [with("200"), vec!["--header", header]].concat();
+    let response = |path: &'a str| vec!["--done", "--response", path, "--status-code", "200"];
+    vec![
+        (vec![], "--done"),
+        (vec!["--done"], "--response"),
+        (vec!["--done", "--failed"], "cannot be used with"),
+        (vec!["--done", "--status-code", "200"], "--response"),
+        (vec!["--failed", "--response", body], "--status-code"),
+        (vec!["--failed", "--header", "a: b"], "--response"),
+        (
+            vec!["--failed", "--response", body, "--status-code", "201"],
+            "success",
+        ),
+        (response(huge), "larger than 1048576 bytes"),
+        (response("/dev/zero"), "larger than 1048576 bytes"),
+        (response("/nowhere/x"), "/nowhere/x"),
+        (response(dir), "directory"),
+        (with("99"), "99"),
+        (with("102"), "ends nothing"),
+        (with("204"), "no body"),
+        (with("70000"), "70000"),
+        (header("no colon"), "colon"),
+        (header("a b: c"), "token"),
+        (header("a: b\r\nc: d"), "visible ASCII"),
+        (header("Content-Length: 3"), "content-length"),
+    ]
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_input_is_code_2_and_changes_nothing() {
     let cli = filled().await;
-    let body = file(&cli, "body", BODY);
-    let huge = file(&cli, "huge", vec![b'x'; 1024 * 1024 + 1]);
+    let (body, huge) = (
+        file(&cli, "body", BODY),
+        file(&cli, "huge", vec![b'x'; 1024 * 1024 + 1]),
+    );
+    let (long, dir) = ("x".repeat(4_001), cli.dir.path().to_string_lossy().into_owned());
     let before = cli.everything().await;
-    let key = ["resolve", "shop-9", "order-1", "--yes"];
+    let key = ["resolve", "shop-9", "order-1"];
     let said = ["--evidence", EVIDENCE, "--reason", "ticket 7"];
-    let with = ["--response", &body, "--status-code"];
-    let long = "x".repeat(4_001);
-    let dir = cli.dir.path().to_string_lossy().into_owned();
-    for (args, word) in [
-        (&["--failed", "--reason", "r"][..], "--evidence"),
-        (&["--failed", "--evidence", "e"], "--reason"),
-        (
-            &["--failed", "--evidence", " ", "--reason", "r"],
-            "evidence is blank",
-        ),
-        (
-            &["--failed", "--evidence", "e", "--reason", "\t"],
-            "reason is blank",
-        ),
-        (
-            &["--failed", "--evidence", &long, "--reason", "r"],
-            "4001 characters",
-        ),
-        (
-            &["--failed", "--evidence", "e", "--reason", &long],
-            "4001 characters",
-        ),
-        (
-            &["--failed", "--evidence", "\u{1b}[2J", "--reason", "r"],
-            "U+001B",
-        ),
-        (&["--failed", "--evidence", "e", "--reason", "a\u{7}"], "U+0007"),
-    ] {
-        let output = calm(idemctl(&[&key[..], args].concat()).on(&cli.db.url).run().await);
-        assert_eq!(output.code, 2, "{}", output.transcript());
-        assert!(output.stderr.contains(word), "{word}: {}", output.stderr);
-    }
-    for (args, word) in [
-        (&[][..], "--done"),
-        (&["--done"], "--response"),
-        (&["--done", "--failed"], "cannot be used with"),
-        (&["--done", "--status-code", "200"], "--response"),
-        (&["--failed", "--response", &body], "--status-code"),
-        (&["--failed", "--header", "a: b"], "--response"),
-        (
-            &["--done", "--response", &huge, "--status-code", "200"],
-            "larger than 1048576 bytes",
-        ),
-        (
-            &["--done", "--response", "/nowhere/x", "--status-code", "200"],
-            "/nowhere/x",
-        ),
-        (
-            &["--done", "--response", &dir, "--status-code", "200"],
-            "directory",
-        ),
-        (&[&["--done"][..], &with, &["99"]].concat(), "99"),
-        (&[&["--done"][..], &with, &["102"]].concat(), "ends nothing"),
-        (&[&["--done"][..], &with, &["204"]].concat(), "no body"),
-        (&[&["--done"][..], &with, &["70000"]].concat(), "70000"),
-        (&[&["--failed"][..], &with, &["201"]].concat(), "success"),
-        (
-            &[&["--done"][..], &with, &["200", "--header", "no colon"]].concat(),
-            "colon",
-        ),
-        (
-            &[&["--done"][..], &with, &["200", "--header", "a b: c"]].concat(),
-            "token",
-        ),
-        (
-            &[&["--done"][..], &with, &["200", "--header", "a: b\r\nc: d"]].concat(),
-            "visible ASCII",
-        ),
-        (
-            &[&["--done"][..], &with, &["200", "--header", "Content-Length: 3"]].concat(),
-            "content-length",
-        ),
-    ] {
-        let output = calm(
-            idemctl(&[&key[..], args, &said].concat())
-                .on(&cli.db.url)
-                .run()
-                .await,
-        );
+    let texts = texts(&long)
+        .into_iter()
+        .map(|(args, word)| ([&["--failed", "--yes"][..], &args].concat(), word));
+    let decisions = decisions(&body, &huge, &dir)
+        .into_iter()
+        .map(|(args, word)| ([&["--yes"][..], &args, &said].concat(), word));
+    // Nobody to ask, and no --yes.
+    let unasked = ([&["--failed"][..], &said].concat(), "--yes");
+    for (args, word) in texts.chain(decisions).chain([unasked]) {
+        let output = cli.run(&[&key[..], &args].concat()).await;
         assert_eq!(output.code, 2, "{args:?}: {}", output.transcript());
         assert!(output.stderr.contains(word), "{word}: {}", output.stderr);
     }
-    let output = idemctl(
-        &[
-            &key[..],
-            &["--done", "--response", "-", "--status-code", "200"],
-            &said,
-        ]
-        .concat(),
-    );
-    let output = calm(
-        output
-            .on(&cli.db.url)
-            .stdin(vec![b'x'; 1024 * 1024 + 1])
-            .run()
-            .await,
-    );
-    assert_eq!(output.code, 2, "{}", output.transcript());
-    // Nobody to ask, and no --yes.
-    let output = idemctl(&[&key[..3], &["--failed"], &said].concat());
-    let output = calm(output.on(&cli.db.url).run().await);
+    let piped = ["--done", "--response", "-", "--status-code", "200", "--yes"];
+    let run = cli.command(&[&key[..], &piped, &said].concat());
+    let output = calm(run.stdin(vec![b'x'; 1024 * 1024 + 1]).run().await);
     assert_eq!(output.code, 2, "{}", output.transcript());
     assert_eq!(cli.everything().await, before);
 }

@@ -16,10 +16,18 @@ async fn stuck(cli: &Cli, key: &str) {
         .await;
 }
 
+/// Key, body, headers as they are given, headers as they are replayed.
+type Case = (
+    &'static str,
+    &'static [u8],
+    &'static [&'static str],
+    &'static [(&'static str, &'static str)],
+);
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_bytes_and_headers() {
     let cli = cli().await;
-    let bodies: [(&str, &[u8], &[&str], &[(&str, &str)]); 6] = [
+    let bodies: [Case; 6] = [
         (
             "json",
             b"{\"a\":1.0,  \"b\":1e400, \"a\":\"\\u0000\"}\n",

@@ -1,5 +1,11 @@
 //! `[audit] approval = "two-person"`: one asks, another one does it.
 
+use idemctl::connect::Connection;
+use idemctl::key::KeyId;
+use idemctl::ops::actor::Actor;
+use idemctl::ops::ask::Providers;
+use idemctl::ops::resolve::{self, Approval, Decision, Intent, Next, Outcome, not_made};
+use idemctl::store::Store;
 use serde_json::Value;
 
 use super::{BODY, actions, details, file, resolve_at, row};
@@ -9,9 +15,12 @@ use crate::support::{Output, Redactor};
 
 const TWO: &str = "[audit]\napproval = \"two-person\"\n";
 
+/// Who may not write the columns that the database fills in cannot ask in somebody else's name.
 const GRANTS: &str = "grant usage on schema public to {role};
                       grant select, update on idempotency to {role};
-                      grant select, insert on idempotency_event to {role};
+                      grant select on idempotency_event to {role};
+                      grant insert (client_id, key, action, os_user, host, reason, before, after, details)
+                            on idempotency_event to {role};
                       grant select on idempotency_migration to {role};";
 
 struct Two {
@@ -191,6 +200,7 @@ async fn a_request_is_void_once_the_row_has_moved_or_a_day_is_over() {
             .await;
         let output = Two::check(two.done(&two.bob).await, 0, "requested");
         assert!(output.stderr.contains(why), "{change}: {}", output.stderr);
+        assert!(output.stdout.contains("is void"), "{change}: {}", output.stdout);
         assert_eq!(two.state().await, "in_progress", "{change}");
         Two::check(two.done(&two.alice).await, 0, "done");
     }
@@ -280,6 +290,68 @@ async fn many_confirm_at_once_and_it_happens_once() {
     assert_eq!(codes[0], 0, "{codes:?}");
     assert!(codes[1..].iter().all(|code| [4, 5].contains(code)), "{codes:?}");
     assert_eq!(actions(&two.cli).await, "resolve_requested resolve");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_asks_in_somebody_elses_name() {
+    let two = two().await;
+    Two::check(two.done(&two.alice).await, 0, "requested");
+    let alice = crate::support::connect(&two.alice).await;
+    for forged in [
+        "insert into idempotency_event (client_id, key, action, db_user, details)
+         select client_id, key, action, 'bob', details from idempotency_event where action = 'resolve_requested'",
+        "update idempotency_event set db_user = 'bob'",
+        "delete from idempotency_event",
+    ] {
+        let error = alice.batch_execute(forged).await.unwrap_err();
+        assert_eq!(error.code().map(|code| code.code()), Some("42501"), "{forged}");
+    }
+    // Another role does not make another person.
+    two.cli
+        .execute(&format!("grant bob_{0} to alice_{0}", two.cli.db.name))
+        .await;
+    let url = format!(
+        "{}{}options=-crole%3Dbob_{}",
+        two.alice,
+        if two.alice.contains('?') { "&" } else { "?" },
+        two.cli.db.name
+    );
+    Two::check(two.done(&url).await, 4, "refused");
+}
+
+/// The gate is in the library: a proposal that was made for one person does not pass it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proposal_for_one_person_is_not_enough_for_two() {
+    let two = two().await;
+    let settings = two.cli.db.settings();
+    let mut conn = Connection::open(&settings).await.unwrap();
+    let store = Store::open(&conn, None).await.unwrap();
+    let mut intent = Intent {
+        decision: Decision::Failed,
+        response: not_made().unwrap(),
+        evidence: "e\0".to_owned(),
+        provider: None,
+        against_provider: false,
+        approval: Approval::None,
+        actor: Actor::default().with_reason("r"),
+    };
+    let id = KeyId::new("shop-9", "order-1").unwrap();
+    let providers = Providers::none();
+    let refused = resolve::propose(&conn, &store, &providers, &id, &intent).await;
+    assert!(refused.unwrap_err().to_string().contains("U+0000"));
+    intent.evidence = "e".to_owned();
+    let proposal = resolve::propose(&conn, &store, &providers, &id, &intent)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(proposal.next, Next::End);
+    intent.approval = Approval::TwoPerson;
+    let outcome = resolve::run(&mut conn, &store, &intent, &proposal, false)
+        .await
+        .unwrap();
+    assert!(matches!(outcome, Outcome::Changed(_)), "{outcome:?}");
+    assert_eq!(two.state().await, "in_progress");
+    assert_eq!(actions(&two.cli).await, "");
 }
 
 /// Overriding the provider takes two persons as well: a request from before it contradicted is not enough.
