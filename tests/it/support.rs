@@ -2,6 +2,7 @@
 //! processes that can be killed, a network that can be cut, and what makes output comparable.
 
 mod cluster;
+mod peer;
 mod pgbouncer;
 mod process;
 mod proxy;
@@ -9,6 +10,7 @@ mod redact;
 mod tied;
 
 pub(crate) use cluster::{Cluster, ClusterOptions, Database, connect, database, settings, shared, temp_dir};
+pub(crate) use peer::{Peer, localstripe, stateful_mock};
 pub(crate) use pgbouncer::{PgbouncerOptions, pgbouncer};
 pub(crate) use process::{Output, Run, Spawned, idemctl, require_program};
 pub(crate) use proxy::{Proxy, Target};
