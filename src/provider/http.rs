@@ -119,7 +119,10 @@ impl HttpProvider {
                 &format!("{asked}: HTTP {}", answer.status.as_u16()),
                 &answer,
             ),
-            Err(trouble) => self.unknown(query, format!("{asked}: no answer that can be judged"), trouble),
+            Err(trouble) => ProviderStatus {
+                answered: false,
+                ..self.unknown(query, format!("{asked}: no answer that can be judged"), trouble)
+            },
         }
     }
 
