@@ -24,5 +24,6 @@ mod provider_key;
 mod purge;
 mod races;
 mod reconcile;
+mod stripe;
 mod support;
 mod tidy;
