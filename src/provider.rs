@@ -8,8 +8,12 @@
 pub mod config;
 mod fetch;
 mod http;
+mod judge;
+mod proxy;
 pub mod secret;
+mod stripe;
 mod template;
+mod tls;
 mod url;
 
 use std::future::Future;
@@ -21,6 +25,8 @@ use serde_json::value::RawValue;
 
 pub use config::ProviderConfig;
 pub use http::HttpProvider;
+pub use proxy::Proxies;
+pub use stripe::StripeProvider;
 
 use crate::error::Result;
 use crate::fingerprint::json::Value;
@@ -252,7 +258,7 @@ pub struct Surroundings {
     pub env: EnvLookup,
     /// The proxy for all requests of providers that name none themselves (`http://host:port`). Variables such
     /// as `HTTPS_PROXY` are honoured only if the caller puts them here.
-    pub proxy: Option<secret::Redacted>,
+    pub proxy: Proxies,
 }
 
 impl std::fmt::Debug for Surroundings {
@@ -271,5 +277,7 @@ impl std::fmt::Debug for Surroundings {
 pub fn build(name: &str, config: &ProviderConfig, surroundings: &Surroundings) -> Result<Arc<dyn Provider>> {
     match config.kind {
         config::Kind::Http => Ok(Arc::new(HttpProvider::new(name, config, surroundings)?)),
+        config::Kind::Stripe => Ok(Arc::new(StripeProvider::new(name, config, surroundings)?)),
+        _ => todo!(),
     }
 }

@@ -23,5 +23,6 @@ mod provider_http;
 mod provider_key;
 mod purge;
 mod races;
+mod stripe;
 mod support;
 mod tidy;

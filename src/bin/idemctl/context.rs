@@ -119,7 +119,7 @@ impl Context {
         let environment = self.settings.environment().clone();
         let surroundings = Surroundings {
             env: Arc::new(move |name| environment.get(name).map(str::to_owned)),
-            proxy: None,
+            proxy: idemctl::provider::Proxies::default(),
         };
         Ok(Some(idemctl::provider::build(name, config, &surroundings)?))
     }
