@@ -4,17 +4,22 @@
 //! SQL here, no signal handler, and nothing that decides about a row by the process's clock.
 
 pub mod clock;
+mod reconcile;
 pub mod schedule;
 pub mod service;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::connect::{Connection, Settings};
 use crate::error::{Error, Result};
+use crate::ops::ask::Providers;
 use crate::ops::{Failure, expired, purge};
 use crate::stop::Stop;
 use crate::store::Store;
+use reconcile::Memory;
+pub use reconcile::Reconciled;
 use schedule::Schedule;
 
 /// Longest jitter: an hour.
@@ -68,6 +73,10 @@ pub struct Config {
     pub purge: Option<Plan<purge::Request>>,
     /// The policy for stuck rows; `None` does without.
     pub expired: Option<Plan<expired::Request>>,
+    /// Whom the policy `reconcile` asks.
+    pub providers: Arc<Providers>,
+    /// How many questions a second to one provider at most; `None`: no limit.
+    pub rps: Option<f64>,
     /// Each run starts up to this much later than scheduled, at random, so that many janitors do not all start
     /// on the same second. At most [`MAX_JITTER`].
     pub jitter: Duration,
@@ -88,6 +97,10 @@ impl Config {
         }
         if let Some(plan) = &self.expired {
             plan.request.check()?;
+            plan.request.policy.check(!self.providers.is_empty())?;
+            if plan.request.policy == expired::Policy::Reconcile {
+                self.providers.check()?;
+            }
         }
         if self.purge.is_none() && self.expired.is_none() {
             let reason = "has no job; configure [janitor.purge] or [janitor.expired]".to_owned();
@@ -115,6 +128,8 @@ pub enum Done {
     Purge(Result<purge::Report, Failure<purge::Report>>),
     /// Of the policy for stuck rows.
     Expired(Result<expired::Report, Failure<expired::Report>>),
+    /// Of the policy for stuck rows, where that is to ask their providers.
+    Reconcile(Result<Reconciled, Failure<crate::ops::reconcile::Report>>),
 }
 
 impl Done {
@@ -122,7 +137,7 @@ impl Done {
     pub fn job(&self) -> Job {
         match self {
             Self::Purge(_) => Job::Purge,
-            Self::Expired(_) => Job::Expired,
+            Self::Expired(_) | Self::Reconcile(_) => Job::Expired,
         }
     }
 
@@ -131,6 +146,7 @@ impl Done {
         match self {
             Self::Purge(result) => result.as_ref().err().map(|failure| &failure.cause),
             Self::Expired(result) => result.as_ref().err().map(|failure| &failure.cause),
+            Self::Reconcile(result) => result.as_ref().err().map(|failure| &failure.cause),
         }
     }
 
@@ -139,6 +155,9 @@ impl Done {
         match self {
             Self::Purge(result) => result.as_ref().is_ok_and(|report| report.skipped > 0),
             Self::Expired(result) => result.as_ref().is_ok_and(|report| report.errors() > 0),
+            Self::Reconcile(result) => result
+                .as_ref()
+                .is_ok_and(|done| done.report.errors() > 0 || !done.unreadable.is_empty()),
         }
     }
 }
@@ -151,6 +170,8 @@ impl fmt::Display for Done {
             Self::Purge(Err(failure)) => failure.fmt(f),
             Self::Expired(Ok(report)) => report.fmt(f),
             Self::Expired(Err(failure)) => failure.fmt(f),
+            Self::Reconcile(Ok(report)) => report.fmt(f),
+            Self::Reconcile(Err(failure)) => failure.fmt(f),
         }
     }
 }
@@ -179,7 +200,7 @@ pub async fn run_once(config: &Config, stop: &Stop) -> Result<Round> {
                 }
             };
         }
-        all.extend(link.run(config, job, None, stop).await);
+        all.extend(link.run(config, job, &mut Memory::default(), stop).await);
     }
     link.conn.close().await;
     Ok(Round {
@@ -217,17 +238,11 @@ impl Link {
         }
     }
 
-    /// Runs a job, if it is configured. `after`: where the last run over the stuck rows left off.
-    async fn run(
-        &mut self,
-        config: &Config,
-        job: Job,
-        after: Option<expired::Cursor>,
-        stop: &Stop,
-    ) -> Option<Done> {
-        let Self { conn, store } = self;
+    /// Runs a job, if it is configured.
+    async fn run(&mut self, config: &Config, job: Job, memory: &mut Memory, stop: &Stop) -> Option<Done> {
         match job {
             Job::Purge => {
+                let Self { conn, store } = self;
                 let request = &config.purge.as_ref()?.request;
                 Some(Done::Purge(
                     purge::run(conn, store, request, &mut |_| {}, stop).await,
@@ -235,8 +250,17 @@ impl Link {
             }
             Job::Expired => {
                 let mut request = config.expired.as_ref()?.request.clone();
-                request.after = after;
-                Some(Done::Expired(expired::run(conn, store, &request, stop).await))
+                if request.policy == expired::Policy::Reconcile {
+                    let done = Box::pin(reconcile::run(self, config, &request, memory, stop)).await;
+                    return Some(Done::Reconcile(done));
+                }
+                let Self { conn, store } = self;
+                request.after = memory.cursor.take();
+                let done = expired::run(conn, store, &request, stop).await;
+                if let Ok(report) = &done {
+                    memory.cursor.clone_from(&report.next);
+                }
+                Some(Done::Expired(done))
             }
         }
     }

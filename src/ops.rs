@@ -2,12 +2,14 @@
 //! Nothing here prints, asks or reads the environment.
 
 pub mod actor;
+pub mod ask;
 pub mod end;
 pub mod expired;
 pub mod inspect;
 pub mod list;
 pub mod migrate;
 pub mod purge;
+pub mod reconcile;
 pub mod release;
 pub mod stuck;
 

@@ -208,6 +208,8 @@ pub struct ProviderStatus {
     pub reason: Option<String>,
     /// For [`Verdict::Unknown`]: how long from now it makes no sense to ask again, where that is known.
     pub not_before: Option<Duration>,
+    /// Whether the provider answered at all: `false` when it could not be reached, or refused to be asked.
+    pub answered: bool,
     /// The payment that was found, for [`Provider::response`].
     pub payment: Option<Payment>,
 }
@@ -225,6 +227,7 @@ impl ProviderStatus {
             evidence,
             reason: None,
             not_before: None,
+            answered: true,
             payment: None,
         }
     }

@@ -22,6 +22,8 @@ pub(crate) mod purge;
 mod purge_event;
 mod reserve;
 #[cfg(feature = "operate")]
+mod run_event;
+#[cfg(feature = "operate")]
 pub(crate) mod session;
 pub(crate) mod shape;
 mod sql;
@@ -57,6 +59,8 @@ static STATEMENTS: &[&[Sql]] = &[
     purge_event::STATEMENTS,
     #[cfg(feature = "operate")]
     expired::STATEMENTS,
+    #[cfg(feature = "operate")]
+    run_event::STATEMENTS,
     #[cfg(feature = "operate")]
     session::STATEMENTS,
     #[cfg(feature = "operate")]

@@ -144,8 +144,9 @@ pub(crate) async fn run(bench: &Bench) -> Result<()> {
     for (name, client) in [("stuck: a page", None), ("stuck: of one client", Some("shop-7"))] {
         let times = timed(bench, || async {
             Ok(
-                stuck::page(&connection, &bench.store, Duration::ZERO, client, PAGE)
+                stuck::page(&connection, &bench.store, Duration::ZERO, client, None, PAGE)
                     .await?
+                    .rows
                     .len(),
             )
         })

@@ -119,7 +119,9 @@ async fn delete(bench: &Bench, keep: Duration) -> Result<(Duration, i64)> {
 
 async fn releases(bench: &Bench, connection: &mut Connection) -> Result<()> {
     let most = if bench.is_trial() { 10 } else { 200 };
-    let rows = stuck::page(connection, &bench.store, Duration::ZERO, None, most).await?;
+    let rows = stuck::page(connection, &bench.store, Duration::ZERO, None, None, most)
+        .await?
+        .rows;
     if rows.is_empty() {
         return Err("no key is stuck, so there is nothing to release".into());
     }
@@ -128,7 +130,11 @@ async fn releases(bench: &Bench, connection: &mut Connection) -> Result<()> {
     for (n, row) in rows.iter().enumerate() {
         let request = release::Request {
             seen: row,
-            end: if n % 2 == 0 { End::Release } else { End::Fail },
+            end: if n % 2 == 0 {
+                &End::Release
+            } else {
+                &End::Fail(None)
+            },
             steal: false,
             evidence: serde_json::Value::Null,
             dry_run: false,

@@ -11,10 +11,10 @@ use chrono::{DateTime, Utc};
 use tokio::sync::watch;
 
 use super::clock::Clock;
+use super::reconcile::Memory;
 use super::schedule::Schedule;
 use super::{Config, Done, Job, Link};
 use crate::error::{Error, Result};
-use crate::ops::expired::Cursor;
 use crate::stop::Stop;
 
 /// The longest sleep before looking at the clock again: the clock may be set, and a machine that was suspended
@@ -79,8 +79,7 @@ struct JobLoop<'a, O> {
     stop: &'a Stop,
     observe: &'a O,
     link: Option<Link>,
-    /// Where the last run over the stuck rows left off.
-    cursor: Option<Cursor>,
+    memory: Memory,
     /// When the last run started: times that came while it ran are made up for by one run.
     since: Option<DateTime<Utc>>,
 }
@@ -100,7 +99,7 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
             stop,
             observe,
             link: None,
-            cursor: None,
+            memory: Memory::default(),
             since: None,
         }
     }
@@ -206,11 +205,7 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
         };
         self.since = Some(self.clock.now());
         (self.observe)(Event::Started { job: self.job });
-        let done = link.run(config, self.job, self.cursor.take(), self.stop).await;
-        if let Some(Done::Expired(Ok(report))) = &done {
-            self.cursor.clone_from(&report.next);
-        }
-        Ok(done)
+        Ok(link.run(config, self.job, &mut self.memory, self.stop).await)
     }
 
     /// Ends on a stop and on a new configuration; the latter also closes the connection, whose settings may

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::connect::Connection;
+use crate::connect::{Connection, Tx};
 use crate::error::{Error, Result};
 use crate::ops::actor::Actor;
 use crate::response::Response;
 use crate::store::Store;
 use crate::store::event::NewEvent;
-use crate::store::expired::Stuck;
+use crate::store::expired::{Finish, Stuck};
 
 /// HTTP status of the final error: the service cannot tell what became of the request (RFC 9110, section
 /// 15.6.1).
@@ -20,20 +20,24 @@ const STATUS_CODE: u16 = 500;
 const LAST_ERROR: &str = "no result before the lease ended; marked as failed, see the event log";
 
 /// How a row in progress is ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
     /// Delete it: the next request starts afresh.
     Release,
-    /// Keep it with a stored final error that says that the outcome is unknown; it is replayed.
-    Fail,
+    /// Keep it as `failed` with a final error, which is replayed. `None` stores one that says that the outcome
+    /// is unknown.
+    Fail(Option<Response>),
+    /// Keep it as `done` with the response that the client should have got, which is replayed.
+    Complete(Response),
 }
 
 impl End {
-    /// The verb in the event log.
-    pub(crate) fn action(self) -> &'static str {
+    /// The verb in the event log, where the verb of the command is not a better one.
+    pub(crate) fn action(&self) -> &'static str {
         match self {
             Self::Release => "release",
-            Self::Fail => "fail",
+            Self::Fail(_) => "fail",
+            Self::Complete(_) => "complete",
         }
     }
 }
@@ -41,7 +45,9 @@ impl End {
 /// Everything about the change but the row.
 #[derive(Debug)]
 pub(crate) struct Ending<'a> {
-    pub(crate) how: End,
+    pub(crate) how: &'a End,
+    /// The verb in the event log.
+    pub(crate) action: &'static str,
     /// How long ago the lease must have ended; `None` takes a live lease too.
     pub(crate) older_than: Option<Duration>,
     pub(crate) actor: &'a Actor,
@@ -58,19 +64,37 @@ pub(crate) async fn end_row(
     row: &Stuck,
     committing: &mut bool,
 ) -> Result<bool> {
-    let older_than = ending.older_than;
     let tx = conn.begin().await?;
     store.short_lock_timeout(&tx).await?;
-    let Some(before) = store.expired_lock(&tx, older_than, row).await? else {
+    if !end_row_in(&tx, store, ending, row).await? {
+        return Ok(false);
+    }
+    *committing = true;
+    tx.commit().await?;
+    Ok(true)
+}
+
+/// The same within a transaction, which the caller commits: change and event.
+pub(crate) async fn end_row_in(tx: &Tx<'_>, store: &Store, ending: &Ending<'_>, row: &Stuck) -> Result<bool> {
+    let older_than = ending.older_than;
+    let Some(before) = store.expired_lock(tx, older_than, row).await? else {
         return Ok(false);
     };
     let changed = match ending.how {
-        End::Fail => {
-            store
-                .expired_fail(&tx, older_than, row, &final_error()?, LAST_ERROR)
-                .await?
+        End::Complete(response) => {
+            let finish = Finish::Done(response);
+            store.expired_finish(tx, older_than, row, &finish).await?
         }
-        End::Release => store.expired_release(&tx, older_than, row).await?,
+        End::Fail(Some(response)) => {
+            let finish = Finish::Failed(response, LAST_ERROR);
+            store.expired_finish(tx, older_than, row, &finish).await?
+        }
+        End::Fail(None) => {
+            let response = final_error()?;
+            let finish = Finish::Failed(&response, LAST_ERROR);
+            store.expired_finish(tx, older_than, row, &finish).await?
+        }
+        End::Release => store.expired_release(tx, older_than, row).await?,
     };
     if !changed {
         // The row is locked and as it was seen, so nobody else can have been quicker.
@@ -84,14 +108,12 @@ pub(crate) async fn end_row(
     }
     let event = NewEvent {
         id: Some(&row.id),
-        action: ending.how.action(),
+        action: ending.action,
         before: Some(before),
-        after: store.snapshot(&tx, &row.id).await?,
+        after: store.snapshot(tx, &row.id).await?,
         details: Some(ending.details.clone()),
     };
-    store.append_event(&tx, ending.actor, &event).await?;
-    *committing = true;
-    tx.commit().await?;
+    store.append_event(tx, ending.actor, &event).await?;
     Ok(true)
 }
 

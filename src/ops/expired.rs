@@ -5,6 +5,7 @@
 //! | report | nothing but count them and name the first |
 //! | fail | stores a final error that says that the outcome is unknown |
 //! | release | deletes the row, so that the next request starts afresh |
+//! | reconcile | here the same as report: [`super::reconcile`] asks the provider about each |
 //!
 //! Money first: a row that names a provider may stand for a charge, so `release` leaves it alone and says so,
 //! unless the configuration accepts that it may be charged twice.
@@ -19,9 +20,9 @@ use crate::error::{Error, Result};
 use crate::key::KeyId;
 use crate::ops::Failure;
 use crate::ops::actor::Actor;
+pub use crate::ops::stuck::Cursor;
 use crate::stop::Stop;
 use crate::store::Store;
-use crate::time::Timestamp;
 
 /// Shortest and longest time after the lease's end: 1 second and 10 years (of 365.25 days).
 pub const OLDER_THAN_RANGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_hours(87_660));
@@ -38,6 +39,9 @@ pub enum Policy {
     /// Change nothing.
     #[default]
     Report,
+    /// Change nothing here either: whoever follows this policy asks the provider about each row with
+    /// [`super::reconcile`].
+    Reconcile,
     /// Store a final error, replayed like any other answer: no second charge, and the client knows that
     /// somebody must look.
     Fail,
@@ -53,14 +57,21 @@ impl Policy {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Report => "report",
+            Self::Reconcile => "reconcile",
             Self::Fail => "fail",
             Self::Release { .. } => "release",
         }
     }
 
     /// Whether the policy may be configured beside providers: `release` would give up what a provider could
-    /// still tell. Returns [`Error::Invalid`] otherwise.
+    /// still tell, and `reconcile` needs one. Returns [`Error::Invalid`] otherwise.
     pub fn check(self, providers_configured: bool) -> Result<()> {
+        if self == Self::Reconcile && !providers_configured {
+            return Err(Error::Invalid {
+                field: "janitor.expired.policy",
+                reason: "= \"reconcile\" needs somebody to ask; configure [providers.NAME]".to_owned(),
+            });
+        }
         if providers_configured
             && matches!(
                 self,
@@ -70,7 +81,7 @@ impl Policy {
             )
         {
             let reason = "= \"release\" beside configured providers gives up rows that may have been charged; \
-                          use \"report\" or \"fail\", or add `accept_double_charge = true`";
+                          use \"report\", \"reconcile\" or \"fail\", or add `accept_double_charge = true`";
             return Err(Error::Invalid {
                 field: "janitor.expired.policy",
                 reason: reason.to_owned(),
@@ -78,13 +89,6 @@ impl Policy {
         }
         Ok(())
     }
-}
-
-/// A place in the order of lease ends, to go on from in the next run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cursor {
-    locked_until: Timestamp,
-    id: KeyId,
 }
 
 /// Which rows, and what to do with them.
@@ -223,7 +227,7 @@ impl fmt::Display for Report {
     /// One line for a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verb = match (self.policy, self.dry_run) {
-            (Policy::Report, _) => return write!(f, "{} stuck rows", self.stuck),
+            (Policy::Report | Policy::Reconcile, _) => return write!(f, "{} stuck rows", self.stuck),
             (Policy::Fail, false) => "marked as failed",
             (Policy::Fail, true) => "would mark as failed",
             (Policy::Release { .. }, false) => "released",

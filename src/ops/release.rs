@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::connect::Connection;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ops::actor::Actor;
 use crate::ops::end::{End, Ending, end_row};
 use crate::record::{Record, State};
@@ -16,7 +16,7 @@ pub struct Request<'a> {
     /// The row as it was shown; it is changed only while it is still so (token, attempt, state).
     pub seen: &'a Record,
     /// Delete it, or keep it as a final error.
-    pub end: End,
+    pub end: &'a End,
     /// Take a live lease away too: its holder may be at work this moment.
     pub steal: bool,
     /// What was known of the charge and accepted, for the event log.
@@ -65,7 +65,14 @@ pub async fn run(conn: &mut Connection, store: &Store, request: &Request<'_>) ->
     }
     let done = match request.end {
         End::Release => Outcome::Released,
-        End::Fail => Outcome::Failed,
+        End::Fail(_) => Outcome::Failed,
+        // A release never invents a result.
+        End::Complete(_) => {
+            return Err(Error::Invalid {
+                field: "end",
+                reason: "= complete is for `reconcile` and `resolve`".to_owned(),
+            });
+        }
     };
     if request.dry_run {
         return Ok(done);
@@ -73,6 +80,7 @@ pub async fn run(conn: &mut Connection, store: &Store, request: &Request<'_>) ->
     let live = request.seen.state == Some(State::InProgress);
     let ending = Ending {
         how: request.end,
+        action: request.end.action(),
         // A row that was seen expired must still be: a lease that came to life again is not stolen unasked.
         older_than: if live { None } else { Some(Duration::ZERO) },
         actor: &request.actor,

@@ -139,10 +139,12 @@ impl HttpProvider {
                 &format!("{asked}: HTTP {}", answer.status.as_u16()),
                 &answer,
             ),
-            Err(trouble) => {
-                self.judge
+            Err(trouble) => ProviderStatus {
+                answered: false,
+                ..self
+                    .judge
                     .unknown(query, format!("{asked}: no answer that can be judged"), trouble)
-            }
+            },
         }
     }
 

@@ -83,7 +83,10 @@ struct Searched {
 enum Direct {
     Found(Value),
     Missing,
-    Unclear(Trouble),
+    /// The answer cannot be judged; why.
+    Unclear(String),
+    /// There is no answer.
+    Silent(Trouble),
 }
 
 impl StripeProvider {
@@ -184,11 +187,13 @@ impl StripeProvider {
                     .payment(&query, format!("{asked}: one payment"), payment))
             }
             Direct::Missing => Err(format!("{asked}: no such object")),
-            Direct::Unclear(trouble) => {
-                Ok(self
+            Direct::Unclear(reason) => Ok(self.judge.unknown(query, asked, reason.into())),
+            Direct::Silent(trouble) => Ok(ProviderStatus {
+                answered: false,
+                ..self
                     .judge
-                    .unknown(query, format!("{asked}: no answer that can be judged"), trouble))
-            }
+                    .unknown(query, format!("{asked}: no answer that can be judged"), trouble)
+            }),
         }
     }
 
@@ -208,7 +213,11 @@ impl StripeProvider {
         // The list was read later, so that its view of a payment is the newer one.
         found.retain(|payment| !listed.found.iter().any(|other| id(other) == id(payment)));
         found.extend(listed.found);
-        self.judge.payments(query, evidence, found, listed.gap)
+        let status = self.judge.payments(query, evidence, found, listed.gap);
+        ProviderStatus {
+            answered: listed.answered || status.verdict != Verdict::Unknown,
+            ..status
+        }
     }
 
     /// What the search finds, each confirmed by the object itself. Nothing is concluded from a search that fails
@@ -271,20 +280,20 @@ impl StripeProvider {
         let path = format!("{}/{wanted}", self.object.path());
         let answer = match self.get(&path, &[], deadline).await {
             Ok(answer) => answer,
-            Err(trouble) => return Direct::Unclear(trouble),
+            Err(trouble) => return Direct::Silent(trouble),
         };
         let document = match json::parse(&answer.body) {
             Ok(document) => document,
-            Err(error) => return Direct::Unclear(format!("the answer cannot be read: {error}").into()),
+            Err(error) => return Direct::Unclear(format!("the answer cannot be read: {error}")),
         };
         match answer.status.as_u16() {
             200 if id(&document) == Some(wanted) => Direct::Found(document),
-            200 => Direct::Unclear("another object came back than was asked for".to_owned().into()),
+            200 => Direct::Unclear("another object came back than was asked for".to_owned()),
             // Only with an error object (docs.stripe.com/api/errors): a gateway has its own 404.
             404 if member(&document, "error").is_some_and(|error| member(error, "type").is_some()) => {
                 Direct::Missing
             }
-            code => Direct::Unclear(format!("the provider answered HTTP {code}").into()),
+            code => Direct::Unclear(format!("the provider answered HTTP {code}")),
         }
     }
 

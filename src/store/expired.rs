@@ -90,13 +90,15 @@ select ",
     ],
 };
 
-const EXPIRED_FAIL: Sql = Sql {
-    name: "expired_fail",
+/// The row keeps its last error where it is marked as failed; a row that is done has none.
+const EXPIRED_FINISH: Sql = Sql {
+    name: "expired_finish",
     text: concat!(
-        "-- idemctl:expired_fail
+        "-- idemctl:expired_finish
 update {keys}
-   set status = 'failed', status_code = $7, response = $8::json, response_headers = $9::jsonb,
-       response_body = $10, completed_at = now(), last_error = coalesce(last_error, $11)
+   set status = $12, status_code = $7, response = $8::json, response_headers = $9::jsonb,
+       response_body = $10, completed_at = now(),
+       last_error = case when $12 = 'failed' then coalesce(last_error, $11) end
  where ",
         as_seen!()
     ),
@@ -111,6 +113,7 @@ update {keys}
         Type::TEXT,
         Type::TEXT,
         Type::BYTEA,
+        Type::TEXT,
         Type::TEXT,
     ],
 };
@@ -128,9 +131,18 @@ pub(crate) const STATEMENTS: &[Sql] = &[
     EXPIRED_PAGE,
     EXPIRED_COUNT,
     EXPIRED_LOCK,
-    EXPIRED_FAIL,
+    EXPIRED_FINISH,
     EXPIRED_RELEASE,
 ];
+
+/// What a stuck row ends with.
+#[derive(Debug)]
+pub(crate) enum Finish<'a> {
+    /// `done` with this response.
+    Done(&'a Response),
+    /// `failed` with this response, and the reason that is written where no attempt left one.
+    Failed(&'a Response, &'static str),
+}
 
 /// A stuck row as it was seen in a page.
 #[derive(Debug, Clone)]
@@ -246,18 +258,21 @@ impl Store {
             .transpose()
     }
 
-    /// Stores a final error on a row that is still as it was seen; `false` when it is not. `last_error` is written
-    /// where no attempt left a reason.
-    pub(crate) async fn expired_fail(
+    /// Stores a final answer on a row that is still as it was seen; `false` when it is not.
+    pub(crate) async fn expired_finish(
         &self,
         tx: &impl Executor,
         older_than: Option<Duration>,
         seen: &Stuck,
-        response: &Response,
-        last_error: &str,
+        finish: &Finish<'_>,
     ) -> Result<bool> {
-        let statement = self.statement(&EXPIRED_FAIL);
+        let statement = self.statement(&EXPIRED_FINISH);
+        let (status, response, last_error) = match finish {
+            Finish::Done(response) => ("done", response, None),
+            Finish::Failed(response, last_error) => ("failed", response, Some(*last_error)),
+        };
         let (json, bytes) = self.columns_for(response.body());
+        let headers = (!response.headers().is_empty()).then(|| headers_text(response));
         let answer = tx
             .run(
                 statement,
@@ -270,9 +285,10 @@ impl Store {
                     /* locked_until */ &seen.locked_until,
                     /* status_code */ &i32::from(response.status_code()),
                     /* response */ &json,
-                    /* response_headers */ &headers_text(response),
+                    /* response_headers */ &headers,
                     /* response_body */ &bytes,
                     /* last_error */ &last_error,
+                    /* status */ &status,
                 ],
             )
             .await?;

@@ -124,10 +124,18 @@ select ",
   from {keys} k
  where k.status = 'in_progress' and k.locked_until <= now() - make_interval(secs => $1)
    and ($2::text is null or k.client_id = $2)
+   and (k.locked_until, k.client_id, k.key) > ($3, $4, $5)
  order by k.locked_until, k.client_id, k.key
- limit $3"
+ limit $6"
     ),
-    types: &[Type::FLOAT8, Type::TEXT, Type::INT8],
+    types: &[
+        Type::FLOAT8,
+        Type::TEXT,
+        Type::TIMESTAMPTZ,
+        Type::TEXT,
+        Type::TEXT,
+        Type::INT8,
+    ],
 };
 
 pub(crate) const STATEMENTS: &[Sql] = &[
@@ -177,24 +185,30 @@ impl Store {
         answer.rows.iter().map(record).collect()
     }
 
-    /// Expired rows, oldest lease end first.
+    /// Expired rows, oldest lease end first, after a place in that order. Each by itself, so that one which holds
+    /// something unreadable keeps no other from its turn.
     pub(crate) async fn stuck(
         &self,
         executor: &impl Executor,
         older_than: Duration,
         client_id: Option<&str>,
+        after: (Timestamp, &str, &str),
         limit: u32,
-    ) -> Result<Vec<Record>> {
+    ) -> Result<Vec<Result<Record>>> {
+        let (locked_until, after_client, after_key) = after;
         let answer = executor
             .run(
                 self.statement(&STUCK),
                 &[
                     /* older_than, seconds */ &older_than.as_secs_f64(),
                     /* client_id */ &client_id,
+                    /* after locked_until */ &locked_until,
+                    /* after client_id */ &after_client,
+                    /* after key */ &after_key,
                     /* limit */ &i64::from(limit),
                 ],
             )
             .await?;
-        answer.rows.iter().map(record).collect()
+        Ok(answer.rows.iter().map(record).collect())
     }
 }

@@ -11,6 +11,7 @@ use idemctl::janitor::schedule::{Schedule, zone};
 use idemctl::janitor::service::{self, Event};
 use idemctl::janitor::{Config, Job, Plan, run_once};
 use idemctl::ops::actor::Actor;
+use idemctl::ops::ask::Providers;
 use idemctl::ops::expired::{self, Policy};
 use idemctl::stop::{Stop, Stopper, channel};
 use tokio::sync::{mpsc, watch};
@@ -25,6 +26,8 @@ fn schedule(line: &str) -> Schedule {
 
 fn config(connection: Settings, purge: Option<&str>, expired: Option<&str>) -> Config {
     Config {
+        providers: Arc::new(Providers::none()),
+        rps: None,
         connection,
         schema: None,
         purge: purge.map(|line| Plan {

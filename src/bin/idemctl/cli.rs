@@ -139,6 +139,7 @@ enum Command {
     Inspect(commands::inspect::InspectArgs),
     List(commands::list::ListArgs),
     Release(commands::release::ReleaseArgs),
+    Reconcile(commands::reconcile::ReconcileArgs),
     Provider(commands::provider::ProviderArgs),
     Purge(commands::purge::PurgeArgs),
     Janitor(commands::janitor::JanitorArgs),
@@ -155,7 +156,7 @@ impl Cli {
         settings::start_logging(&self.global, matches!(self.command, Command::Janitor(_)));
         let keys = matches!(
             self.command,
-            Command::Inspect(_) | Command::List(_) | Command::Release(_)
+            Command::Inspect(_) | Command::List(_) | Command::Release(_) | Command::Reconcile(_)
         );
         if self.global.output == Format::Ids && !keys {
             return Err(
@@ -170,9 +171,10 @@ impl Cli {
             }
             Command::List(args) => stoppable(&context, commands::list::run(&context, args)).await,
             Command::Release(args) => commands::release::run(&context, args).await,
+            Command::Reconcile(args) => Box::pin(commands::reconcile::run(&context, args)).await,
             Command::Provider(args) => stoppable(&context, commands::provider::run(&context, args)).await,
             Command::Purge(args) => commands::purge::run(&context, args).await,
-            Command::Janitor(args) => commands::janitor::run(&context, &args, &self.global).await,
+            Command::Janitor(args) => Box::pin(commands::janitor::run(&context, &args, &self.global)).await,
             Command::Migrate(args) => commands::migrate::run(&context, args).await,
             Command::Dev(args) => commands::dev::run(&context, args).await,
             Command::Config(args) => commands::config::run(&context, &args),

@@ -9,4 +9,5 @@ pub(crate) mod list;
 pub(crate) mod migrate;
 pub(crate) mod provider;
 pub(crate) mod purge;
+pub(crate) mod reconcile;
 pub(crate) mod release;

@@ -7,6 +7,7 @@ pub(crate) mod key;
 pub(crate) mod mask;
 pub(crate) mod provider;
 pub(crate) mod purge;
+pub(crate) mod reconcile;
 pub(crate) mod release;
 mod table;
 

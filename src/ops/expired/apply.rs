@@ -11,7 +11,6 @@ use crate::ops::end::{End, Ending, end_row};
 use crate::stop::Stop;
 use crate::store::Store;
 use crate::store::expired::Stuck;
-use crate::time::Timestamp;
 
 /// How many keys the report names.
 const FIRST: u32 = 10;
@@ -32,16 +31,13 @@ pub(super) async fn all(
     let (stuck, oldest) = store.expired_count(conn, request.older_than, limit).await?;
     (report.stuck, report.capped) = (stuck.min(COUNT_CAP), stuck > COUNT_CAP);
     report.oldest_seconds = oldest;
-    let start = (Timestamp::NEG_INFINITY, "", "");
+    let start = Cursor::place(None);
     let first = store.expired_page(conn, request.older_than, start, FIRST).await?;
     report.first = first.into_iter().map(|row| row.id).collect();
-    if request.policy == Policy::Report {
+    if matches!(request.policy, Policy::Report | Policy::Reconcile) {
         return Ok(());
     }
-    let after = request.after.as_ref();
-    let after = after.map_or(start, |cursor| {
-        (cursor.locked_until, cursor.id.client_id(), cursor.id.key())
-    });
+    let after = Cursor::place(request.after.as_ref());
     let rows = store
         .expired_page(conn, request.older_than, after, request.limit)
         .await?;
@@ -76,8 +72,8 @@ async fn one(
     report: &mut Report,
 ) -> Result<Outcome> {
     let (end, done) = match request.policy {
-        Policy::Report => return Ok(Outcome::Changed),
-        Policy::Fail => (End::Fail, Outcome::Failed),
+        Policy::Report | Policy::Reconcile => return Ok(Outcome::Changed),
+        Policy::Fail => (End::Fail(None), Outcome::Failed),
         Policy::Release { accept_double_charge } => match &row.provider {
             Some(provider) if !accept_double_charge => {
                 return Ok(Outcome::LeftForProvider(provider.clone()));
@@ -92,7 +88,8 @@ async fn one(
     loop {
         let mut committing = false;
         let ending = Ending {
-            how: end,
+            how: &end,
+            action: end.action(),
             older_than: Some(request.older_than),
             actor: &request.actor,
             details: json!({

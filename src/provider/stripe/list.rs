@@ -32,6 +32,8 @@ pub(super) struct Listed {
     pub(super) found: Vec<Value>,
     /// What was asked and what came back.
     pub(super) evidence: String,
+    /// Whether any of it was read.
+    pub(super) answered: bool,
     /// Why it may have missed some.
     pub(super) gap: Option<Trouble>,
 }
@@ -78,6 +80,7 @@ impl StripeProvider {
                 return Listed {
                     found: Vec::new(),
                     evidence: format!("{}: no answer that can be judged", self.asked("")),
+                    answered: false,
                     gap: Some(trouble),
                 };
             }
@@ -99,7 +102,12 @@ impl StripeProvider {
             let unknown = "it is not known when the first attempt began, and so how far back to look";
             window.from.is_none().then(|| unknown.to_owned().into())
         });
-        Listed { found, evidence, gap }
+        Listed {
+            found,
+            evidence,
+            answered: pages > 0,
+            gap,
+        }
     }
 
     async fn window(

@@ -228,7 +228,11 @@ async fn nobody_there() {
     for order in ["order-1", "pi_1"] {
         let status = ask(&adapter(port, "timeout = \"500ms\""), order).await;
         assert!(reason(&status).contains("cannot be reached"), "{status:?}");
+        assert!(!status.answered);
     }
+    let vendor = Vendor::start(vec![]).await;
+    let status = checked(adapter(vendor.port, "").status(&StatusQuery::new("order-1")).await);
+    assert!(status.answered, "it only could not tell: {status:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -52,7 +52,7 @@ fn config(context: &Context) -> Result<Config> {
         connection,
         schema,
         &actor,
-        !file.providers.is_empty(),
+        context.make_providers(),
     )
 }
 

@@ -154,15 +154,20 @@ async fn candidates(
         }
     } else {
         let older_than = args.older_than.unwrap_or_default();
-        found = stuck::page(
+        let page = stuck::page(
             connection,
             store,
             older_than,
             args.only_client.as_deref(),
+            None,
             args.limit,
         )
         .await?;
-        if found.len() == args.limit as usize {
+        for problem in page.unreadable {
+            context.printer.note(&format!("left out: {problem}"));
+        }
+        found = page.rows;
+        if page.next.is_some() {
             context.printer.note(&format!(
                 "no more than {} keys at once (--limit); there may be more that are expired",
                 args.limit
@@ -284,7 +289,7 @@ impl Change<'_> {
     ) -> bool {
         let end = match self.args.keep_as {
             None => End::Release,
-            Some(KeepAs::Failed) => End::Fail,
+            Some(KeepAs::Failed) => End::Fail(None),
         };
         let mut broken = None;
         for (record, evidence) in ready {
@@ -297,7 +302,7 @@ impl Change<'_> {
             }
             let request = Request {
                 seen: record,
-                end,
+                end: &end,
                 steal: self.args.steal,
                 evidence: evidence.clone(),
                 dry_run: self.args.change.dry_run,

@@ -8,6 +8,7 @@ use idemctl::ops::expired;
 use serde::Serialize;
 
 use super::purge::PurgeView;
+use super::reconcile::ReconcileView;
 use super::{Document, printable};
 use crate::exit::{CliError, Exit, Result};
 
@@ -88,6 +89,8 @@ struct RunView {
     purge: Option<PurgeView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     expired: Option<ExpiredView>,
+    #[serde(skip_serializing_if = "Option::is_none", flatten)]
+    reconcile: Option<ReconcileView>,
     #[serde(skip)]
     exit: Exit,
 }
@@ -144,15 +147,23 @@ impl From<Done> for RunView {
         } else {
             Exit::Done
         };
-        let (purge, expired) = match &done {
-            Done::Purge(Ok(report)) => (Some(PurgeView::from(report)), None),
-            Done::Expired(Ok(report)) => (None, Some(ExpiredView::from(report))),
-            Done::Purge(Err(_)) | Done::Expired(Err(_)) => (None, None),
-        };
+        let (mut purge, mut expired, mut reconcile) = (None, None, None);
+        match &done {
+            Done::Purge(Ok(report)) => purge = Some(PurgeView::from(report)),
+            Done::Expired(Ok(report)) => expired = Some(ExpiredView::from(report)),
+            Done::Reconcile(Ok(done)) => {
+                let mut view = ExpiredView::from(&done.stuck);
+                view.changed = done.report.changed();
+                expired = Some(view);
+                reconcile = Some(ReconcileView::new(&done.report, done.stuck.dry_run));
+            }
+            Done::Purge(Err(_)) | Done::Expired(Err(_)) | Done::Reconcile(Err(_)) => {}
+        }
         let exit = match done {
             Done::Purge(Err(failure)) => CliError::from(failure.cause).exit(),
             Done::Expired(Err(failure)) => CliError::from(failure.cause).exit(),
-            Done::Purge(Ok(_)) | Done::Expired(Ok(_)) => partial,
+            Done::Reconcile(Err(failure)) => CliError::from(failure.cause).exit(),
+            Done::Purge(Ok(_)) | Done::Expired(Ok(_)) | Done::Reconcile(Ok(_)) => partial,
         };
         Self {
             job,
@@ -160,6 +171,7 @@ impl From<Done> for RunView {
             summary,
             purge,
             expired,
+            reconcile,
             exit,
         }
     }
@@ -201,6 +213,10 @@ impl Document for OnceView {
     fn text(&self, out: &mut dyn Write) -> io::Result<()> {
         for run in &self.jobs {
             writeln!(out, "{}: {}", run.job, printable(&run.summary))?;
+            if let Some(reconcile) = &run.reconcile {
+                reconcile.lines(out, "  ")?;
+                continue;
+            }
             let Some(expired) = &run.expired else { continue };
             for IdView { client_id, key } in &expired.first {
                 writeln!(out, "  stuck  {} {}", printable(client_id), printable(key))?;

@@ -1,9 +1,13 @@
 //! `[janitor]`: the daemon's jobs.
 
+use std::sync::Arc;
+
 use idemctl::connect;
 use idemctl::janitor::schedule::{self, Schedule};
 use idemctl::janitor::{self, Plan};
 use idemctl::ops::actor::Actor;
+use idemctl::ops::ask::Providers;
+use idemctl::ops::reconcile::MAX_RPS;
 use idemctl::ops::{expired, purge};
 use serde::Deserialize;
 
@@ -40,6 +44,8 @@ struct Expired {
     schedule: String,
     older_than: Option<Span>,
     limit: Option<u32>,
+    /// Questions a second to each provider, for the policy `reconcile`.
+    rps: Option<f64>,
     policy: PolicyName,
     accept_double_charge: bool,
 }
@@ -50,6 +56,7 @@ struct Expired {
 enum PolicyName {
     #[default]
     Report,
+    Reconcile,
     Fail,
     Release,
 }
@@ -83,6 +90,7 @@ impl Default for Expired {
             schedule: "* * * * *".to_owned(),
             older_than: None,
             limit: None,
+            rps: None,
             policy: PolicyName::default(),
             accept_double_charge: false,
         }
@@ -124,9 +132,19 @@ impl Janitor {
         ] {
             Schedule::parse(line, zone).map_err(|error| wrong(key, error))?;
         }
-        if matches!(self.expired.policy, PolicyName::Release) {
-            let accept_double_charge = self.expired.accept_double_charge;
-            let policy = expired::Policy::Release { accept_double_charge };
+        if let Some(rps) = self.expired.rps
+            && !(rps > 0.0 && rps <= MAX_RPS)
+        {
+            let problem = format!("is {rps}; more than 0 and at most {MAX_RPS} are allowed");
+            return Err(("janitor.expired.rps".to_owned(), problem));
+        }
+        let accept_double_charge = self.expired.accept_double_charge;
+        let policy = match self.expired.policy {
+            PolicyName::Release => Some(expired::Policy::Release { accept_double_charge }),
+            PolicyName::Reconcile => Some(expired::Policy::Reconcile),
+            PolicyName::Report | PolicyName::Fail => None,
+        };
+        if let Some(policy) = policy {
             policy
                 .check(providers)
                 .map_err(|error| wrong("janitor.expired.policy", error))?;
@@ -164,6 +182,10 @@ impl Janitor {
                 self.expired.limit.unwrap_or(defaults.limit).to_string(),
             ),
             (
+                "janitor.expired.rps",
+                self.expired.rps.map_or_else(none, |rps| rps.to_string()),
+            ),
+            (
                 "janitor.expired.policy",
                 format!("{:?}", self.expired.policy).to_lowercase(),
             ),
@@ -174,14 +196,14 @@ impl Janitor {
         ]
     }
 
-    /// The daemon's configuration, checked. `providers`: whether any is configured.
+    /// The daemon's configuration, checked.
     pub(crate) fn resolve(
         &self,
         retention: &Retention,
         connection: connect::Settings,
         schema: Option<String>,
         actor: &Actor,
-        providers: bool,
+        providers: Providers,
     ) -> Result<janitor::Config> {
         let zone = schedule::zone(&self.timezone).map_err(|error| place("janitor", error))?;
         let line = |section, text: &str| Schedule::parse(text, zone).map_err(|error| place(section, error));
@@ -193,9 +215,10 @@ impl Janitor {
                 ));
             }
             (PolicyName::Report, false) => expired::Policy::Report,
+            (PolicyName::Reconcile, false) => expired::Policy::Reconcile,
             (PolicyName::Fail, false) => expired::Policy::Fail,
         };
-        policy.check(providers)?;
+        policy.check(!providers.is_empty())?;
         let reason = format!("policy {}", policy.as_str());
         let mut request = expired::Request::new(policy, actor.clone().with_reason(reason));
         request.older_than = self.expired.older_than.map_or(request.older_than, |span| span.0);
@@ -216,6 +239,8 @@ impl Janitor {
                 schedule: line("janitor.expired", &self.expired.schedule)?,
                 request,
             }),
+            providers: Arc::new(providers),
+            rps: self.expired.rps,
             jitter: self.jitter.map_or_else(Default::default, |span| span.0),
         };
         config.check()?;

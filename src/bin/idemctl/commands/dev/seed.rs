@@ -68,7 +68,7 @@ async fn failed(keys: &Idempotency, connection: &mut Connection) -> Result<()> {
     let row = row.ok_or_else(|| unexpected(lease.id()))?;
     let request = release::Request {
         seen: &row,
-        end: End::Fail,
+        end: &End::Fail(None),
         steal: false,
         evidence: serde_json::Value::Null,
         dry_run: false,

@@ -1,0 +1,150 @@
+//! Asking about a row: which provider, and what its answer proves for this row.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::provider::{self, Provider, ProviderConfig, ProviderStatus, StatusQuery, Surroundings, Verdict};
+use crate::record::Record;
+
+/// The configured providers. Each adapter is made when it is first needed and then kept, with its connections.
+#[derive(Debug)]
+pub struct Providers {
+    configs: BTreeMap<String, ProviderConfig>,
+    surroundings: Surroundings,
+    built: Mutex<BTreeMap<String, Arc<dyn Provider>>>,
+}
+
+/// Whom to ask about a row.
+#[derive(Debug, Clone)]
+pub struct Chosen {
+    /// The adapter.
+    pub provider: Arc<dyn Provider>,
+    /// Whether the row or the operator named it; otherwise it is just the only one that is configured.
+    pub named: bool,
+}
+
+impl Providers {
+    /// Nothing is read or connected to yet.
+    pub fn new(configs: BTreeMap<String, ProviderConfig>, surroundings: Surroundings) -> Self {
+        Self {
+            configs,
+            surroundings,
+            built: Mutex::default(),
+        }
+    }
+
+    /// Nobody to ask.
+    pub fn none() -> Self {
+        let surroundings = Surroundings {
+            env: Arc::new(|_| None),
+            proxy: Default::default(),
+        };
+        Self::new(BTreeMap::new(), surroundings)
+    }
+
+    /// Whether none is configured.
+    pub fn is_empty(&self) -> bool {
+        self.configs.is_empty()
+    }
+
+    /// The names, for a message.
+    pub fn names(&self) -> String {
+        if self.configs.is_empty() {
+            return "none".to_owned();
+        }
+        let names: Vec<&str> = self.configs.keys().map(String::as_str).collect();
+        names.join(", ")
+    }
+
+    /// Makes every adapter, so that what is wrong with one is found now.
+    ///
+    /// Returns [`Error::Settings`] naming the key.
+    pub fn check(&self) -> Result<()> {
+        self.configs.keys().try_for_each(|name| self.get(name).map(drop))
+    }
+
+    /// The provider of that name.
+    ///
+    /// Returns [`Error::Settings`] where none of that name is configured, or its section is wrong.
+    pub fn get(&self, name: &str) -> Result<Arc<dyn Provider>> {
+        let Some(config) = self.configs.get(name) else {
+            return Err(Error::Settings {
+                what: format!(
+                    "no provider {name:?} is configured (configured: {})",
+                    self.names()
+                ),
+            });
+        };
+        let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(provider) = built.get(name) {
+            return Ok(Arc::clone(provider));
+        }
+        let provider = provider::build(name, config, &self.surroundings)?;
+        built.insert(name.to_owned(), Arc::clone(&provider));
+        Ok(provider)
+    }
+
+    /// The provider of that name; without a name the only one; `None` where none is configured.
+    ///
+    /// Returns [`Error::Settings`] for an unknown name, and where there are several to choose from.
+    pub fn choose(&self, name: Option<&str>) -> Result<Option<Arc<dyn Provider>>> {
+        match (name, self.configs.len()) {
+            (Some(name), _) => self.get(name).map(Some),
+            (None, 0) => Ok(None),
+            (None, 1) => self.configs.keys().next().map(|name| self.get(name)).transpose(),
+            (None, _) => Err(Error::Settings {
+                what: format!(
+                    "several providers are configured; name one with --provider: {}",
+                    self.names()
+                ),
+            }),
+        }
+    }
+
+    /// Whom to ask about a row: the provider that it names, else the one that the operator names, else the only
+    /// one that is configured. `None` where the row names none and none is configured.
+    ///
+    /// A provider that the row names and nobody configured, and a choice of several, are errors: money may hang
+    /// on it.
+    pub fn for_row(&self, record: &Record, named: Option<&str>) -> Result<Option<Chosen>> {
+        let name = record.provider.as_deref().or(named);
+        Ok(self.choose(name)?.map(|provider| Chosen {
+            provider,
+            named: name.is_some(),
+        }))
+    }
+}
+
+impl Chosen {
+    /// Asks about the row. A miss of a provider that nobody named proves nothing: another one may have been
+    /// charged.
+    pub async fn about(&self, record: &Record) -> ProviderStatus {
+        let mut status = self.provider.status(&query(record)).await;
+        if !self.named && status.verdict == Verdict::NotCharged && status.payment.is_none() {
+            status.verdict = Verdict::Unknown;
+            status.reason = Some(
+                "no payment was found, but the row does not say that this provider was used; name it with --provider"
+                    .to_owned(),
+            );
+        }
+        status
+    }
+}
+
+/// The question about a row. The last attempt may have reached the provider until its lease ended; while the
+/// lease is alive, until now.
+fn query(record: &Record) -> StatusQuery {
+    let query =
+        StatusQuery::new(record.order_id()).attempts(u32::try_from(record.attempt).unwrap_or(u32::MAX));
+    let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds.max(0.0)).ok();
+    let query = match record.lease_remaining_seconds.and_then(|rest| seconds(-rest)) {
+        Some(age) => query.attempted_at_age(age),
+        None => query,
+    };
+    match record.age_seconds.and_then(seconds) {
+        Some(age) => query.first_attempted_at_age(age),
+        None => query,
+    }
+}

@@ -1,0 +1,344 @@
+//! Stuck keys: asks the provider about each, says what that means, and does the safe thing once.
+//!
+//! | what is known | action |
+//! | --- | --- |
+//! | the provider says `charged`, and its section says what to store | complete: the client's retry gets the answer |
+//! | the provider says `not_charged` | release: the next request starts afresh |
+//! | `pending`, `unknown`, or a lease that is alive | wait |
+//! | `authorized`; `charged` and nothing says what to store; nobody can be asked | leave for a person |
+//!
+//! A row is changed only while it is still as it was seen (token, attempt, lease end, expired), in one
+//! transaction with its event.
+
+mod asking;
+mod backoff;
+mod database;
+mod ending;
+mod plan;
+mod proposal;
+
+use std::fmt;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+pub use backoff::Backoff;
+pub use database::Database;
+pub use plan::{MAX_PLAN_BYTES, Plan, PlannedResponse, PlannedRow};
+pub use proposal::{Action, Obstacle, Proposal};
+
+use crate::error::{Error, Result};
+use crate::key::KeyId;
+use crate::ops::Failure;
+use crate::ops::actor::Actor;
+use crate::ops::ask::Providers;
+use crate::record::Record;
+use crate::stop::Stop;
+use ending::Writer;
+
+/// How many questions to one provider may be under way at once: 1 to this.
+pub const MAX_CONCURRENCY: usize = 64;
+
+/// How many questions a second to one provider: above 0, up to this.
+pub const MAX_RPS: f64 = 1000.0;
+
+/// How many proposals may wait for their turn to be written.
+const WAITING: usize = 16;
+
+/// The rows, as far as they are known.
+#[derive(Debug)]
+pub enum Rows {
+    /// As they were just read: each is asked about.
+    Seen(Vec<Record>),
+    /// As somebody was shown them a moment ago: they are not asked about again.
+    Proposed(Vec<Proposal>),
+    /// Of a plan that has waited: each is read and asked about again, and is changed only where that comes to the
+    /// same action.
+    Planned(Vec<PlannedRow>),
+}
+
+impl Rows {
+    /// How many the report will have.
+    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Seen(rows) => rows.len(),
+            Self::Proposed(rows) => rows.len(),
+            Self::Planned(rows) => rows.iter().filter(|row| row.changes()).count(),
+        }
+    }
+}
+
+/// What to do.
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// With which rows.
+    pub rows: Rows,
+    /// Do it; otherwise only propose.
+    pub write: bool,
+    /// Whom to ask about rows that name no provider.
+    pub named: Option<&'a str>,
+    /// How many questions to one provider may be under way at once, 1 to [`MAX_CONCURRENCY`].
+    pub concurrency: usize,
+    /// How many questions a second to one provider at most, above 0 and up to [`MAX_RPS`]; `None`: no limit.
+    pub rps: Option<f64>,
+    /// Who acts, and why.
+    pub actor: Actor,
+}
+
+impl Request<'_> {
+    /// Four questions to each provider at once.
+    pub fn new(rows: Rows, write: bool, actor: Actor) -> Self {
+        Self {
+            rows,
+            write,
+            named: None,
+            concurrency: 4,
+            rps: None,
+            actor,
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        let wrong = |field, reason: String| Err(Error::Invalid { field, reason });
+        if !(1..=MAX_CONCURRENCY).contains(&self.concurrency) {
+            let reason = format!("is {}; 1 to {MAX_CONCURRENCY} are allowed", self.concurrency);
+            return wrong("concurrency", reason);
+        }
+        match self.rps {
+            Some(rps) if !(rps > 0.0 && rps <= MAX_RPS) => wrong(
+                "rps",
+                format!("is {rps}; more than 0 and at most {MAX_RPS} are allowed"),
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What became of a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing was to be written: the proposal stands for itself.
+    Proposed,
+    /// The answer is stored.
+    Completed,
+    /// The row is gone.
+    Released,
+    /// Nothing can or need be done.
+    Left(Obstacle),
+    /// Left alone: it is not any more as it was seen or planned; how it is now.
+    Changed(String),
+    /// Left alone for an error of this row, which is told.
+    Error(String),
+    /// The commit was not answered and nobody could be asked afterwards: changed or not, the database knows.
+    Unknown,
+}
+
+/// One row and what became of it.
+#[derive(Debug)]
+pub struct Item {
+    /// The key.
+    pub id: KeyId,
+    /// What was proposed, where it came to that.
+    pub proposal: Option<Proposal>,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// What was done.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// One for each row, in the order in which they were decided.
+    pub items: Vec<Item>,
+    /// How long it took.
+    pub elapsed: Duration,
+    /// Whether it was asked to stop before all rows had their turn; those are not in the report.
+    pub interrupted: bool,
+}
+
+impl Report {
+    /// How many rows ended so.
+    pub fn count(&self, fits: impl Fn(&Outcome) -> bool) -> usize {
+        self.items.iter().filter(|item| fits(&item.outcome)).count()
+    }
+
+    /// Rows that were changed.
+    pub fn changed(&self) -> usize {
+        self.count(|outcome| matches!(outcome, Outcome::Completed | Outcome::Released))
+    }
+
+    /// Rows that were left alone for an error, or of which nobody knows.
+    pub fn errors(&self) -> usize {
+        self.count(|outcome| matches!(outcome, Outcome::Error(_) | Outcome::Unknown))
+    }
+}
+
+impl fmt::Display for Report {
+    /// One line for a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let waiting = |outcome: &Outcome| matches!(outcome, Outcome::Left(obstacle) if obstacle.may_pass());
+        let person = |outcome: &Outcome| matches!(outcome, Outcome::Left(obstacle) if !obstacle.may_pass());
+        write!(
+            f,
+            "{} rows: completed {}, released {}, waiting {}, left for a person {}, moved meanwhile {}, errors {}",
+            self.items.len(),
+            self.count(|outcome| *outcome == Outcome::Completed),
+            self.count(|outcome| *outcome == Outcome::Released),
+            self.count(waiting),
+            self.count(person),
+            self.count(|outcome| matches!(outcome, Outcome::Changed(_))),
+            self.errors(),
+        )
+    }
+}
+
+/// A row that still has to be asked about or ended.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    seen: Record,
+    /// What a plan says must come out of it.
+    planned: Option<PlannedRow>,
+}
+
+/// Asks about each row and, if so requested, ends those that can be ended.
+///
+/// Questions run beside each other, each provider in a lane of its own, so that one that is slow or dead holds up
+/// no rows of others; the rows are written one after the other. Neither a lost race nor an error of one row stops
+/// the rest. A lost connection is made anew where `db` permits; otherwise it ends the run, and the failure carries
+/// the report so far. A soft stop ends it after the row under way, a hard one at once.
+pub async fn run(
+    db: &mut Database<'_>,
+    providers: &Providers,
+    request: Request<'_>,
+    stop: &Stop,
+    progress: &mut impl FnMut(&Item),
+) -> Result<Report, Failure<Report>> {
+    let started = Instant::now();
+    let rows = request.rows.len();
+    let mut report = Report::default();
+    let result = tokio::select! {
+        biased;
+        () = stop.hard() => {
+            report.interrupted = true;
+            Err(Error::Interrupted)
+        }
+        result = work(db, providers, request, stop, progress, &mut report) => {
+            report.interrupted = stop.is_soft() && report.items.len() < rows;
+            result
+        }
+    };
+    report.elapsed = started.elapsed();
+    match result {
+        Ok(()) => Ok(report),
+        Err(cause) => Err(Failure {
+            report: Box::new(report),
+            cause,
+        }),
+    }
+}
+
+async fn work(
+    db: &mut Database<'_>,
+    providers: &Providers,
+    request: Request<'_>,
+    stop: &Stop,
+    progress: &mut impl FnMut(&Item),
+    report: &mut Report,
+) -> Result<()> {
+    request.check()?;
+    let writer = request.write.then_some(Writer {
+        actor: &request.actor,
+        run: Uuid::new_v4(),
+    });
+    let mut tell = |item: Item| {
+        count(&item);
+        progress(&item);
+        report.items.push(item);
+    };
+    let ready = match request.rows {
+        Rows::Seen(records) => records
+            .into_iter()
+            .map(|seen| Ready { seen, planned: None })
+            .collect(),
+        Rows::Planned(rows) => plan::read_again(db, rows, stop, &mut tell).await?,
+        Rows::Proposed(proposals) => {
+            for proposal in proposals {
+                if stop.is_soft() {
+                    break;
+                }
+                let decided = ending::decide(db, writer.as_ref(), proposal, None, stop).await;
+                tell(decided.row);
+                decided.fatal.map_or(Ok(()), Err)?;
+            }
+            return Ok(());
+        }
+    };
+    let questions = asking::Questions {
+        providers,
+        named: request.named,
+        concurrency: request.concurrency,
+        rps: request.rps,
+        stop,
+    };
+    ask_and_end(questions, ready, db, writer.as_ref(), stop, &mut tell).await
+}
+
+/// Asks and writes at the same time.
+async fn ask_and_end(
+    questions: asking::Questions<'_>,
+    ready: Vec<Ready>,
+    db: &mut Database<'_>,
+    writer: Option<&Writer<'_>>,
+    stop: &Stop,
+    tell: &mut impl FnMut(Item),
+) -> Result<()> {
+    let (send, mut receive) = tokio::sync::mpsc::channel(WAITING);
+    let ask = async move {
+        let mut proposals = questions.ask_all(ready);
+        while let Some(proposal) = proposals.next().await {
+            if send.send(proposal).await.is_err() {
+                break;
+            }
+        }
+    };
+    let end = async {
+        loop {
+            let next = tokio::select! {
+                biased;
+                () = stop.soft() => break,
+                next = receive.recv() => next,
+            };
+            let Some((proposal, planned)) = next else { break };
+            let decided = ending::decide(db, writer, proposal, planned, stop).await;
+            tell(decided.row);
+            decided.fatal.map_or(Ok(()), Err)?;
+        }
+        Ok(())
+    };
+    tokio::pin!(ask);
+    tokio::pin!(end);
+    // When the writing ends first, whoever still asks need not go on.
+    tokio::select! {
+        biased;
+        result = &mut end => return result,
+        () = &mut ask => {}
+    }
+    end.await
+}
+
+/// For whatever recorder the application installs.
+fn count(item: &Item) {
+    let outcome = match &item.outcome {
+        Outcome::Proposed => "proposed",
+        Outcome::Completed => "completed",
+        Outcome::Released => "released",
+        Outcome::Left(obstacle) if obstacle.may_pass() => "waiting",
+        Outcome::Left(_) => "left",
+        Outcome::Changed(_) => "changed",
+        Outcome::Error(_) => "error",
+        Outcome::Unknown => "unknown",
+    };
+    metrics::counter!("idemctl_reconcile_total", "outcome" => outcome).increment(1);
+}

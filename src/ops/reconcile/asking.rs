@@ -1,0 +1,140 @@
+//! Asking about many rows: a lane for each provider, with its own pace, that closes when the provider is dead.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use futures_util::stream::{self, BoxStream};
+use futures_util::{Stream, StreamExt as _};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::Ready;
+use super::plan::PlannedRow;
+use super::proposal::{Obstacle, Proposal};
+use crate::ops::ask::Providers;
+use crate::record::Record;
+use crate::stop::Stop;
+
+/// After so many questions in a row that got no answer at all, the rest of a lane is not asked in this run.
+const DEAD_AFTER: u32 = 5;
+
+/// How the questions are put.
+pub(super) struct Questions<'a> {
+    pub(super) providers: &'a Providers,
+    pub(super) named: Option<&'a str>,
+    pub(super) concurrency: usize,
+    pub(super) rps: Option<f64>,
+    pub(super) stop: &'a Stop,
+}
+
+/// What has happened in one provider's lane.
+struct Lane {
+    interval: Duration,
+    /// When the next question may be put.
+    next: Mutex<Instant>,
+    unanswered: AtomicU32,
+}
+
+impl<'a> Questions<'a> {
+    /// The proposals in the order in which the answers come.
+    pub(super) fn ask_all(self, rows: Vec<Ready>) -> impl Stream<Item = (Proposal, Option<PlannedRow>)> + 'a {
+        let mut lanes: BTreeMap<Option<String>, Vec<Ready>> = BTreeMap::new();
+        for row in rows {
+            lanes.entry(row.seen.provider.clone()).or_default().push(row);
+        }
+        let questions = Arc::new(self);
+        let lanes: Vec<BoxStream<'a, _>> = lanes
+            .into_values()
+            .map(|rows| {
+                let lane = Arc::new(Lane::new(questions.rps));
+                let questions = Arc::clone(&questions);
+                let concurrency = questions.concurrency;
+                stream::iter(rows)
+                    .map(move |row| {
+                        let (lane, questions) = (Arc::clone(&lane), Arc::clone(&questions));
+                        async move { (questions.ask(&lane, row.seen).await, row.planned) }
+                    })
+                    .buffer_unordered(concurrency)
+                    .boxed()
+            })
+            .collect();
+        stream::select_all(lanes)
+    }
+
+    async fn ask(&self, lane: &Lane, seen: Record) -> Proposal {
+        if let Some(obstacle) = Proposal::without_asking(&seen) {
+            return Proposal::nothing(seen, obstacle);
+        }
+        let whom = match self.providers.for_row(&seen, self.named) {
+            Ok(Some(whom)) => whom,
+            Ok(None) => return Proposal::nothing(seen, Obstacle::NoProvider),
+            Err(error) => return Proposal::nothing(seen, Obstacle::Settings(error.to_string())),
+        };
+        tokio::select! {
+            () = lane.turn() => {}
+            () = self.stop.soft() => {}
+        }
+        if self.stop.is_soft() {
+            return Proposal::nothing(seen, Obstacle::NotAsked("asked to stop".to_owned()));
+        }
+        if lane.unanswered.load(Ordering::Relaxed) >= DEAD_AFTER {
+            let why = format!(
+                "{} did not answer {DEAD_AFTER} times in a row",
+                whom.provider.name()
+            );
+            return Proposal::nothing(seen, Obstacle::NotAsked(why));
+        }
+        let status = whom.about(&seen).await;
+        if status.answered {
+            lane.unanswered.store(0, Ordering::Relaxed);
+        } else {
+            lane.unanswered.fetch_add(1, Ordering::Relaxed);
+        }
+        Proposal::of(seen, status, &whom)
+    }
+}
+
+impl Lane {
+    fn new(rps: Option<f64>) -> Self {
+        Self {
+            interval: rps.map_or(Duration::ZERO, |rps| Duration::from_secs_f64(rps.recip())),
+            next: Mutex::new(Instant::now()),
+            unanswered: AtomicU32::new(0),
+        }
+    }
+
+    /// Waits until a question may be put.
+    async fn turn(&self) {
+        if self.interval.is_zero() {
+            return;
+        }
+        let at = {
+            let mut next = self.next.lock().await;
+            let at = (*next).max(Instant::now());
+            *next = at + self.interval;
+            at
+        };
+        tokio::time::sleep_until(at).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lane_keeps_its_pace() {
+        let lane = Lane::new(Some(10.0));
+        let start = Instant::now();
+        for _ in 0..11 {
+            lane.turn().await;
+        }
+        let took = start.elapsed();
+        assert!(
+            (Duration::from_secs(1)..Duration::from_millis(1020)).contains(&took),
+            "{took:?}"
+        );
+    }
+}
