@@ -1,14 +1,21 @@
 //! A service dies between the charge and writing it down; the operator asks Stripe.
 
+use idemctl::protocol::Request;
 use serde_json::Value;
 
 use super::api::{Api, SECRET};
-use crate::protocol::{Table, acquire, open, request};
+use crate::protocol::{Table, acquire, open, replay, request};
 use crate::support::{Output, Run, Spawned, connect, idemctl, localstripe, stateful_mock, temp_dir, until};
 
 const URL: &str = "TEST_URL";
 const PORT: &str = "TEST_STRIPE_PORT";
 const ORDER: &str = "TEST_ORDER";
+
+/// The request of an order.
+fn claim(order: &str) -> Request {
+    let request = request(order).operation("POST /payments").unwrap();
+    request.provider("acme").unwrap().order_id(order).unwrap()
+}
 
 /// A service: claims the key, charges, and never gets to complete it.
 #[tokio::test(flavor = "multi_thread")]
@@ -17,9 +24,7 @@ async fn child_charges() {
     let variable = |name: &str| std::env::var(name).unwrap();
     let client = connect(&variable(URL)).await;
     let order = variable(ORDER);
-    let request = request(&order).operation("POST /payments").unwrap();
-    let request = request.provider("acme").unwrap().order_id(&order).unwrap();
-    let lease = acquire(&open(&client).await, &client, &request).await;
+    let lease = acquire(&open(&client).await, &client, &claim(&order)).await;
     let api = Api {
         port: variable(PORT).parse().unwrap(),
     };
@@ -85,7 +90,8 @@ fn section(port: u16, more: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_charge_of_a_dead_service_is_found() {
     let port = localstripe().await.port;
-    let shop = Shop::new(&section(port, "")).await;
+    let response = "response = { status_code = 201, body = { payment = \"{/id}\", amount = \"{/amount}\" } }";
+    let shop = Shop::new(&section(port, response)).await;
     let order = "story-1";
     let env = [
         (URL, shop.table.db.url.as_str()),
@@ -111,6 +117,23 @@ async fn the_charge_of_a_dead_service_is_found() {
     // What never was is not there, and only the row knows since when it could be.
     let (code, json) = shop.asks(&["provider", "status", "story-never"]).await;
     assert_eq!((code, &json["verdict"]), (8, &"unknown".into()), "{json}");
+
+    // The response is stored, the client's retry gets it, and nothing is charged twice.
+    let reconcile = [
+        "reconcile",
+        "shop-1",
+        order,
+        "--yes",
+        "--reason",
+        "the service died",
+    ];
+    shop.run(&reconcile).await.ok();
+    let replayed = replay(&shop.table.keys, &shop.table.db.client, &claim(order)).await;
+    assert_eq!(replayed.status_code(), 201);
+    assert_eq!(
+        serde_json::from_slice::<Value>(replayed.body()).unwrap(),
+        serde_json::json!({"payment": reference, "amount": 4990})
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -231,7 +231,11 @@ async fn nobody_there() {
         assert!(!status.answered);
     }
     let vendor = Vendor::start(vec![]).await;
-    let status = checked(adapter(vendor.port, "").status(&StatusQuery::new("order-1")).await);
+    let status = checked(
+        adapter(vendor.port, "")
+            .status(&StatusQuery::new("order-1"))
+            .await,
+    );
     assert!(status.answered, "it only could not tell: {status:?}");
 }
 
