@@ -281,6 +281,6 @@ pub fn build(name: &str, config: &ProviderConfig, surroundings: &Surroundings) -
     match config.kind {
         config::Kind::Http => Ok(Arc::new(HttpProvider::new(name, config, surroundings)?)),
         config::Kind::Stripe => Ok(Arc::new(StripeProvider::new(name, config, surroundings)?)),
-        _ => todo!(),
+        _ => Err(config::wrong(name, "kind", "is not supported yet")),
     }
 }

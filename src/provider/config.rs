@@ -196,9 +196,9 @@ impl ProviderConfig {
     }
 
     /// A key that this kind needs.
-    pub(super) fn needed<'a, T>(&self, name: &str, key: &str, value: &'a Option<T>) -> Result<&'a T> {
+    pub(super) fn needed<T>(&self, name: &str, key: &str, value: Option<T>) -> Result<T> {
         let problem = format!("is missing; a provider of kind {} needs it", self.kind.as_str());
-        value.as_ref().ok_or_else(|| wrong(name, key, problem))
+        value.ok_or_else(|| wrong(name, key, problem))
     }
 
     /// The checked timeout.

@@ -57,7 +57,7 @@ enum Found {
 impl HttpProvider {
     /// Checks the section and prepares the client.
     ///
-    /// Returns [`Error::Settings`] naming the key that is absent or wrong.
+    /// Returns [`Error::Settings`](crate::error::Error::Settings) naming the key that is absent or wrong.
     pub fn new(name: &str, config: &ProviderConfig, surroundings: &Surroundings) -> Result<Self> {
         check_name("provider", name)?;
         config.refuse_foreign_keys(name, &HTTP_KEYS)?;

@@ -96,7 +96,7 @@ impl StripeProvider {
     pub fn new(name: &str, config: &ProviderConfig, surroundings: &Surroundings) -> Result<Self> {
         check_name("provider", name)?;
         config.refuse_foreign_keys(name, &STRIPE_KEYS)?;
-        let secret = config.needed(name, "secret", &config.secret)?;
+        let secret = config.needed(name, "secret", config.secret.as_ref())?;
         let base = config.url.as_ref().map_or(PRODUCTION, |url| url.reveal());
         let base = BaseUrl::parse(base, config.allow_http).map_err(|problem| wrong(name, "url", problem))?;
         let object = Object::parse(config.object.as_deref())

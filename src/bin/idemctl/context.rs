@@ -96,7 +96,7 @@ impl Context {
         let environment = self.settings.environment().clone();
         let surroundings = Surroundings {
             env: Arc::new(move |name| environment.get(name).map(str::to_owned)),
-            proxy: Default::default(),
+            proxy: idemctl::provider::Proxies::default(),
         };
         Providers::new(self.settings.config.providers.clone(), surroundings)
     }

@@ -96,3 +96,23 @@ async fn the_secret_may_come_from_the_environment() {
     let status = super::ask(&unset, "order-1").await;
     assert!(super::reason(&status).contains("UNSET is not set"), "{status:?}");
 }
+
+#[tokio::test]
+async fn the_secret_is_never_shown() {
+    let dir = crate::support::temp_dir();
+    let path = dir.path().join("config.toml");
+    for secret in [
+        "secret = \"sk_live_hush\"",
+        "secret = { prefix = \"sk_live_hush\", env = \"STRIPE_KEY\" }",
+    ] {
+        std::fs::write(&path, format!("[providers.acme]\nkind = \"stripe\"\n{secret}\n")).unwrap();
+        let path = path.to_string_lossy();
+        for command in [&["config"][..], &["provider", "list"], &["config", "-o", "json"]] {
+            let output = crate::support::idemctl(&[command, &["-c", &path]].concat())
+                .run()
+                .await;
+            assert!(!output.transcript().contains("hush"), "{}", output.transcript());
+            assert!(output.transcript().contains("stripe"), "{}", output.transcript());
+        }
+    }
+}

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 const DATE: &str = "Thu, 02 Jan 2031 03:04:05 GMT";
 
 /// The same in seconds since 1970.
-const NOW: i64 = 1925089445;
+const NOW: i64 = 1_925_089_445;
 
 /// One payment intent.
 #[derive(Clone)]
@@ -259,7 +259,7 @@ fn search(query: &[(String, String)], state: &State) -> (u16, Value) {
         let status = intent.indexed?;
         let mut shown = intent.clone();
         if let Some(order) = intent.indexed_order {
-            shown.order = order.to_owned();
+            order.clone_into(&mut shown.order);
         }
         let is_hit = shown.order.to_lowercase().contains(&value.to_lowercase());
         is_hit.then(|| describe(&shown, status))
