@@ -78,6 +78,12 @@ impl Request {
     }
 
     /// Under which of our ids the provider will know the operation; the key when this is not called.
+    ///
+    /// It must be the very text that the provider is sent, and no other operation at that provider may have it:
+    /// whoever settles a stuck key later asks by it. A look-up under another id finds nothing, which reads as "not
+    /// charged"; one under an id that two operations share finds the other's payment. Where several clients choose
+    /// their keys themselves, the key alone is not unique: send and record an id of your own, for instance
+    /// [`crate::provider_key::derive`].
     pub fn order_id(mut self, order_id: impl Into<String>) -> Result<Self> {
         self.order_id = Some(checked("order_id", order_id)?);
         Ok(self)

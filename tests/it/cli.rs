@@ -2,7 +2,7 @@
 
 mod bad_input;
 mod config;
-mod fixture;
+pub(crate) mod fixture;
 mod help;
 mod hostile;
 mod inspect;

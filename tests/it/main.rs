@@ -23,6 +23,7 @@ mod provider_http;
 mod provider_key;
 mod purge;
 mod races;
+mod reconcile;
 mod stripe;
 mod support;
 mod tidy;

@@ -77,7 +77,10 @@ async fn every_command_in_it_runs() {
         "update idempotency set order_id = 'unheard-of', provider = 'acme' where client_id = 'shop-9'",
     )
     .await;
-    let config = cli.config(&provider("acme", answering(&[("order-1", "succeeded")]).await));
+    let acme = provider("acme", answering(&[("order-1", "succeeded")]).await);
+    let config = cli.config(&format!(
+        "{acme}response = {{ status_code = 201, body = {{ charge_id = \"{{/id}}\" }} }}\n"
+    ));
     let commands = lines(&file("README.md"));
     assert!(commands.len() >= 20, "{commands:?}");
     let bin = Path::new(env!("CARGO_BIN_EXE_idemctl"))
@@ -94,6 +97,7 @@ async fn every_command_in_it_runs() {
             .on(&cli.db.url)
             .env("IDEMCTL_CONFIG", &config)
             .env("ACME_KEY", SECRET)
+            .dir(cli.dir.path())
             .run()
             .await;
         assert_eq!(output.code, exit, "{line}: {}", output.transcript());

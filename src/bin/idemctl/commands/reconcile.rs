@@ -24,6 +24,9 @@ use crate::settings;
 
 /// Ask the provider about stuck keys, and do what its answer makes safe
 #[derive(Debug, clap::Args)]
+#[command(override_usage = "idemctl reconcile <CLIENT> <KEY> [OPTIONS]
+       idemctl reconcile --expired [--plan <FILE>] [OPTIONS]
+       idemctl reconcile --apply <FILE> [OPTIONS]")]
 pub(crate) struct ReconcileArgs {
     /// Who sent the key
     #[arg(value_name = "CLIENT", required_unless_present_any = ["expired", "apply"], conflicts_with_all = ["expired", "apply"], requires = "key", allow_hyphen_values = true)]
@@ -224,7 +227,12 @@ impl Session<'_> {
     /// Shows what is about to be done, then asks.
     fn confirm(&self, ready: &[Proposal]) -> Result<Confirmed> {
         for proposal in ready.iter().take(20) {
-            let line = format!("  {}  {}", proposal.seen.id, proposal_line(proposal));
+            let line = format!(
+                "  {}  {}: {}",
+                proposal.seen.id,
+                proposal.action.as_str(),
+                proposal_line(proposal)
+            );
             say(&crate::render::printable(&line));
         }
         if ready.len() > 20 {

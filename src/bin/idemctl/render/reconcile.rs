@@ -117,7 +117,7 @@ fn told(outcome: &Outcome) -> (&'static str, Exit, Option<String>) {
     }
 }
 
-/// What would be done with a row, and why.
+/// What the provider says of a row, and what comes of that.
 pub(crate) fn proposal_line(proposal: &Proposal) -> String {
     let says = proposal.status.as_ref().map_or_else(String::new, |status| {
         let amount = status.amount.as_ref().map_or("", |amount| amount.get());
@@ -136,12 +136,12 @@ pub(crate) fn proposal_line(proposal: &Proposal) -> String {
     });
     match &proposal.action {
         Action::Complete(response) => format!(
-            "complete: {says}; repeats get {} with {} bytes",
+            "{says}; repeats get {} with {} bytes",
             response.status_code(),
             response.body().len()
         ),
-        Action::Release => format!("release: {says}; the next request starts afresh"),
-        Action::Nothing(obstacle) => format!("{}: {obstacle}", proposal.action.as_str()),
+        Action::Release => format!("{says}; the next request starts afresh"),
+        Action::Nothing(obstacle) => obstacle.to_string(),
     }
 }
 
@@ -201,13 +201,13 @@ impl ReconcileView {
         let clients = width(|item| &item.client_id);
         let keys = width(|item| &item.key);
         for item in &self.reconciled {
-            let verb = match (item.result, self.dry_run) {
-                ("proposed", true) => "would",
-                (other, _) => other,
+            let verb = match (item.result, item.proposal.as_ref()) {
+                ("proposed", Some(proposal)) => format!("would {}", proposal.action),
+                (other, _) => other.to_owned(),
             };
             writeln!(
                 out,
-                "{indent}{:clients$} {:keys$}  {verb:<9} {}",
+                "{indent}{:clients$} {:keys$}  {verb:<9}  {}",
                 printable(&item.client_id),
                 printable(&item.key),
                 printable(&item.line)

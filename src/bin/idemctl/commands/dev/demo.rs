@@ -47,13 +47,24 @@ const WALK: &[Step] = &[
         exit: Exit::Refused,
     },
     Step {
+        say: "What is safe is to store the answer that the client should have had. `reconcile` asks the provider and does it.",
+        args: &[
+            "reconcile",
+            "shop-1",
+            "order-1",
+            "--yes",
+            "--reason",
+            "paged at 3 a.m.",
+        ],
+        exit: Exit::Done,
+    },
+    Step {
         say: "Rows that were answered go after 24 hours; a dry run shows what the next purge would take.",
         args: &["purge", "--dry-run"],
         exit: Exit::Done,
     },
     Step {
-        say: "The stuck key is untouched: rows in progress are never deleted by age. \
-              `next` is what is safe to do with it.",
+        say: "Whatever the client sends again for order-1 gets that answer now, and who did what is on record.",
         args: &["inspect", "shop-1", "order-1"],
         exit: Exit::Done,
     },
