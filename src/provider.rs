@@ -5,6 +5,7 @@
 //! the provider itself says so, or where a look-up that covers the attempt has found nothing and the provider
 //! has had the time to make the payment visible.
 
+mod clock;
 pub mod config;
 mod fetch;
 mod http;

@@ -10,6 +10,7 @@
 
 mod list;
 mod object;
+mod page;
 mod search;
 
 use std::time::Duration;
@@ -30,6 +31,7 @@ use crate::fingerprint::json::{self, Pointer, Value};
 use crate::key::check_name;
 use crate::response::Response;
 use object::{Object, id, member, metadata};
+use page::page;
 
 /// Where the API is.
 const PRODUCTION: &str = "https://api.stripe.com";
@@ -331,32 +333,6 @@ impl Provider for StripeProvider {
             .as_ref()
             .map(|response| response.fill(&self.name, payment))
             .transpose()
-    }
-}
-
-/// A page of a list or a search (`docs.stripe.com/api/pagination`).
-struct Page {
-    data: Vec<Value>,
-    has_more: bool,
-}
-
-/// Reads a page; otherwise says what is wrong with the answer.
-fn page(answer: &Answer) -> Result<Page, String> {
-    let mut document =
-        json::parse(&answer.body).map_err(|error| format!("the answer cannot be read: {error}"))?;
-    let has_more = match member(&document, "has_more") {
-        Some(Value::Bool(has_more)) => *has_more,
-        _ => return Err("the answer does not say whether there is more".to_owned()),
-    };
-    let data = match &mut document {
-        Value::Object(members) => members.remove("data"),
-        _ => None,
-    };
-    match data {
-        Some(Value::Array(data)) if data.iter().all(|object| id(object).is_some()) => {
-            Ok(Page { data, has_more })
-        }
-        _ => Err("the answer has no list of objects".to_owned()),
     }
 }
 

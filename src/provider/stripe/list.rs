@@ -5,8 +5,9 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use tokio::time::Instant;
 
+use super::StripeProvider;
 use super::object::{id, metadata};
-use super::{StripeProvider, page};
+use super::page::page;
 use crate::fingerprint::json::Value;
 use crate::provider::fetch::Trouble;
 use crate::provider::{LookUp, StatusQuery};
