@@ -141,7 +141,7 @@ async fn more_than_a_page_and_a_connected_account() {
     assert!(
         status
             .evidence
-            .contains("0 of 120 objects on 2 pages of test mode"),
+            .contains("0 of 120 objects on 2 pages; the key is one of test mode"),
         "{}",
         status.evidence
     );
