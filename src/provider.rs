@@ -16,6 +16,8 @@ mod stripe;
 mod template;
 mod tls;
 mod url;
+mod vendor;
+mod window;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -28,6 +30,7 @@ pub use config::ProviderConfig;
 pub use http::HttpProvider;
 pub use proxy::Proxies;
 pub use stripe::StripeProvider;
+pub use vendor::VendorProvider;
 
 use crate::error::Result;
 use crate::fingerprint::json::Value;
@@ -282,6 +285,10 @@ pub fn build(name: &str, config: &ProviderConfig, surroundings: &Surroundings) -
     match config.kind {
         config::Kind::Http => Ok(Arc::new(HttpProvider::new(name, config, surroundings)?)),
         config::Kind::Stripe => Ok(Arc::new(StripeProvider::new(name, config, surroundings)?)),
-        _ => Err(config::wrong(name, "kind", "is not supported yet")),
+        config::Kind::Braintree
+        | config::Kind::Checkout
+        | config::Kind::Mollie
+        | config::Kind::Square
+        | config::Kind::Yookassa => Ok(Arc::new(VendorProvider::new(name, config, surroundings)?)),
     }
 }

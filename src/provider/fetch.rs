@@ -48,7 +48,6 @@ pub(super) enum Credentials {
     /// `Authorization: Bearer SECRET` (RFC 6750 section 2.1).
     Bearer(HeaderValue),
     /// `Authorization: Basic` (RFC 7617).
-    #[expect(dead_code, reason = "for the kinds to come")]
     Basic {
         /// The user: no secret.
         account: String,
@@ -68,6 +67,14 @@ pub(super) struct Request {
 impl Request {
     pub(super) fn get(url: Url) -> Self {
         Self { url, body: None }
+    }
+
+    /// A question that is put with POST, as GraphQL is.
+    pub(super) fn post(url: Url, body: String) -> Self {
+        Self {
+            url,
+            body: Some(body),
+        }
     }
 }
 

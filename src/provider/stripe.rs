@@ -26,7 +26,7 @@ use super::secret::HeaderValue;
 use super::template::ResponseTemplate;
 use super::url::BaseUrl;
 use super::{
-    Facts, LookUp, Payment, Provider, ProviderStatus, StatusFuture, StatusQuery, Surroundings, Verdict,
+    Facts, LookUp, Payment, Provider, ProviderStatus, StatusFuture, StatusQuery, Surroundings, Verdict, window,
 };
 use crate::error::Result;
 use crate::fingerprint::json::{self, Value};
@@ -231,7 +231,7 @@ impl StripeProvider {
             let gap = "new payments reach the search late".to_owned();
             return self.judge.payments(query, evidence, found, Some(gap.into()));
         }
-        let listed = self.list(query, date, deadline).await;
+        let listed = window::read(self, query, self.facts.look_up, date, deadline).await;
         let evidence = format!("{evidence}; {}", listed.evidence);
         // The list was read later, so that its view of a payment is the newer one.
         found.retain(|payment| !listed.found.iter().any(|other| id(other) == id(payment)));
