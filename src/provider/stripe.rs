@@ -26,7 +26,8 @@ use super::secret::HeaderValue;
 use super::template::ResponseTemplate;
 use super::url::BaseUrl;
 use super::{
-    Facts, LookUp, Payment, Provider, ProviderStatus, StatusFuture, StatusQuery, Surroundings, Verdict, window,
+    Facts, LookUp, Payment, Provider, ProviderStatus, StatusFuture, StatusQuery, Surroundings, Verdict,
+    window,
 };
 use crate::error::Result;
 use crate::fingerprint::json::{self, Value};
