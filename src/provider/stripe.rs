@@ -24,7 +24,8 @@ use super::judge::{Fields, Judge};
 use super::template::ResponseTemplate;
 use super::url::BaseUrl;
 use super::{
-    Facts, LookUp, Payment, Provider, ProviderStatus, StatusFuture, StatusQuery, Surroundings, Verdict, window,
+    Facts, LookUp, Payment, Provider, ProviderStatus, StatusFuture, StatusQuery, Surroundings, Verdict,
+    window,
 };
 use crate::error::Result;
 use crate::fingerprint::json::{self, Pointer, Value};

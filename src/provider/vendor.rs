@@ -129,10 +129,7 @@ impl VendorProvider {
         ];
         let own: Vec<&str> = own.into_iter().flatten().collect();
         config.refuse_foreign_keys(name, &own)?;
-        let base = config
-            .url
-            .as_ref()
-            .map_or(vendor.production, |url| url.reveal());
+        let base = config.url.as_ref().map_or(vendor.production, |url| url.reveal());
         let base = BaseUrl::parse(base, config.allow_http).map_err(|problem| wrong(name, "url", problem))?;
         let credentials = credentials(name, config, vendor)?;
         let mut fetcher =
@@ -229,12 +226,7 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    fn asking<'b>(
-        &'b self,
-        window: &'b Window,
-        cursor: Option<&'b str>,
-        limit: &'static str,
-    ) -> Asking<'b> {
+    fn asking<'b>(&'b self, window: &'b Window, cursor: Option<&'b str>, limit: &'static str) -> Asking<'b> {
         Asking {
             base: &self.provider.base,
             path: self.provider.vendor.path,
@@ -253,12 +245,7 @@ impl List for Asked<'_> {
         format!("{method} {}{path}", self.provider.base.origin())
     }
 
-    async fn page(
-        &self,
-        window: &Window,
-        cursor: Option<&str>,
-        deadline: Instant,
-    ) -> Result<Page, Trouble> {
+    async fn page(&self, window: &Window, cursor: Option<&str>, deadline: Instant) -> Result<Page, Trouble> {
         let vendor = self.provider.vendor;
         let asking = self.asking(window, cursor, PER_PAGE);
         let request = (vendor.request)(&asking)?;
@@ -308,7 +295,11 @@ fn credentials(name: &str, config: &ProviderConfig, vendor: &Vendor) -> Result<C
     }
     let account = config.needed(name, "account", config.account.clone())?;
     // RFC 7617 section 2: the colon ends the user.
-    if account.is_empty() || !account.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':') {
+    if account.is_empty()
+        || !account
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && byte != b':')
+    {
         let problem = "has a character that no account has, or none at all";
         return Err(wrong(name, "account", problem));
     }

@@ -195,7 +195,8 @@ async fn time(
         Some(now) => Some(now),
         None => list.now(deadline).await?,
     };
-    let problem = "the provider's answer does not say when it was given (Date), so that no window can be made";
+    let problem =
+        "the provider's answer does not say when it was given (Date), so that no window can be made";
     now.ok_or_else(|| problem.to_owned().into())
 }
 

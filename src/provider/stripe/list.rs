@@ -3,9 +3,9 @@
 use chrono::{DateTime, Utc};
 use tokio::time::Instant;
 
+use super::StripeProvider;
 use super::object::{id, metadata};
 use super::page::page;
-use super::StripeProvider;
 use crate::fingerprint::json::Value;
 use crate::provider::fetch::Trouble;
 use crate::provider::window::{List, Next, Page, Window};
@@ -18,12 +18,7 @@ impl List for StripeProvider {
         self.asked("")
     }
 
-    async fn page(
-        &self,
-        window: &Window,
-        cursor: Option<&str>,
-        deadline: Instant,
-    ) -> Result<Page, Trouble> {
+    async fn page(&self, window: &Window, cursor: Option<&str>, deadline: Instant) -> Result<Page, Trouble> {
         let bound = |bound: Option<i64>| bound.map(|bound| bound.to_string());
         let (from, to) = (bound(window.from), bound(window.to));
         let mut parameters = vec![("limit", PER_PAGE)];

@@ -84,10 +84,7 @@ fn page(mut document: Value, _: &Asking<'_>) -> Result<Page, String> {
         at = taken(&mut at, name).ok_or_else(|| format!("the answer has no {name:?}"))?;
     }
     let mut info = taken(&mut at, "pageInfo").unwrap_or(Value::Null);
-    let next = match (
-        taken(&mut info, "hasNextPage"),
-        taken(&mut info, "endCursor"),
-    ) {
+    let next = match (taken(&mut info, "hasNextPage"), taken(&mut info, "endCursor")) {
         (Some(Value::Bool(false)), _) => Next::End,
         (Some(Value::Bool(true)), Some(Value::String(cursor))) => Next::At(cursor),
         (Some(Value::Bool(true)), _) => Next::Lost,
