@@ -21,6 +21,7 @@ mod pgbouncer;
 mod protocol;
 mod provider_http;
 mod provider_key;
+mod provider_vendors;
 mod purge;
 mod races;
 mod reconcile;
