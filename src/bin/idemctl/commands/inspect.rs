@@ -128,10 +128,9 @@ fn next(record: &Record, can_ask: bool, verdict: Option<&str>) -> Option<String>
         (Some(State::Expired), None) if can_ask => command("reconcile", ""),
         (Some(State::Expired), Some("charged" | "not_charged")) => command("reconcile", ""),
         (Some(State::Expired), None) => command("release", "--dry-run"),
-        // Held, under way or not to be told: no command of ours makes that better now.
-        (Some(State::Expired), Some(_)) => None,
         (Some(State::InProgress), _) => command("inspect", "--watch"),
-        (Some(State::Done | State::Failed) | None, _) => None,
+        // Held, under way or not to be told: no command of ours makes that better now.
+        (Some(State::Expired), Some(_)) | (Some(State::Done | State::Failed) | None, _) => None,
     }
 }
 
