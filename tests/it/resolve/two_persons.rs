@@ -304,7 +304,7 @@ async fn nobody_asks_in_somebody_elses_name() {
         "delete from idempotency_event",
     ] {
         let error = alice.batch_execute(forged).await.unwrap_err();
-        assert_eq!(error.code().map(|code| code.code()), Some("42501"), "{forged}");
+        assert_eq!(error.code().map(tokio_postgres::error::SqlState::code), Some("42501"), "{forged}");
     }
     // Another role does not make another person.
     two.cli
