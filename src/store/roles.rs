@@ -225,7 +225,9 @@ pub(crate) fn script(tables: &Tables, prefix: &str) -> String {
                 .replace("{event_columns}", EVENT_COLUMNS);
             let table = tables.fill(table);
             let role = quote_ident(name);
-            script += &format!("grant {privileges}\n    on {table} to {role};\n");
+            for part in ["grant ", &privileges, "\n    on ", &table, " to ", &role, ";\n"] {
+                script.push_str(part);
+            }
         }
     }
     script.push_str(&fill(CHECK, &common));
@@ -239,15 +241,12 @@ fn fill(template: &str, values: &[(&str, String)]) -> String {
     while let Some(start) = rest.find('{') {
         let (before, from) = rest.split_at(start);
         text.push_str(before);
-        match values.iter().find(|(name, _)| from.starts_with(name)) {
-            Some((name, value)) => {
-                text.push_str(value);
-                rest = &from[name.len()..];
-            }
-            None => {
-                text.push('{');
-                rest = &from[1..];
-            }
+        if let Some((name, value)) = values.iter().find(|(name, _)| from.starts_with(name)) {
+            text.push_str(value);
+            rest = &from[name.len()..];
+        } else {
+            text.push('{');
+            rest = &from[1..];
         }
     }
     text + rest
