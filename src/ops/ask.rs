@@ -39,7 +39,7 @@ impl Providers {
     pub fn none() -> Self {
         let surroundings = Surroundings {
             env: Arc::new(|_| None),
-            proxy: None,
+            proxy: crate::provider::Proxies::default(),
         };
         Self::new(BTreeMap::new(), surroundings)
     }

@@ -104,7 +104,7 @@ async fn show(context: &Context, args: &InspectArgs, report: inspect::Report) ->
         answer.as_ref().map(|answer| answer.verdict),
     );
     let mut view = InspectView::new(report, &context.settings.config, args.unmask, next);
-    view.provider_says.clone_from(&answer);
+    view.says(answer.clone());
     context.printer.document(&view)?;
     answer.map_or(Ok(Exit::Done), |answer| answer.result())
 }
@@ -116,26 +116,29 @@ fn next(record: &Record, can_ask: bool, verdict: Option<&str>) -> Option<String>
     let command = |verb: &str, flag: &str| {
         let (client, key) = (record.id.client_id(), record.id.key());
         // A key that looks like an option is one to a parser that has not been told otherwise.
-        let dashes = if client.starts_with('-') || key.starts_with('-') {
-            "-- "
+        let dashes = client.starts_with('-') || key.starts_with('-');
+        let (client, key) = (quoted(client), quoted(key));
+        let words = if dashes {
+            ["idemctl", verb, flag, "--", &client, &key]
         } else {
-            ""
+            ["idemctl", verb, &client, &key, flag, ""]
         };
-        Some(if dashes.is_empty() {
-            format!("idemctl {verb} {} {} {flag}", quoted(client), quoted(key))
-        } else {
-            format!("idemctl {verb} {flag} {dashes}{} {}", quoted(client), quoted(key))
-        })
+        Some(
+            words
+                .into_iter()
+                .filter(|word| !word.is_empty())
+                .collect::<Vec<_>>()
+                .join(" "),
+        )
     };
-    match record.state {
-        Some(State::Expired) if verdict == Some("not_charged") => command("release", "--dry-run"),
-        // The money moved or is held: no command of ours makes that better.
-        Some(State::Expired) if matches!(verdict, Some("charged" | "authorized")) => None,
-        Some(State::Expired) if can_ask && verdict.is_none() => command("inspect", "--provider"),
-        Some(State::Expired) if verdict.is_some() => None,
-        Some(State::Expired) => command("release", "--dry-run"),
-        Some(State::InProgress) => command("inspect", "--watch"),
-        Some(State::Done | State::Failed) | None => None,
+    match (record.state, verdict) {
+        // It asks the provider itself, shows what it would do, and asks before it does it.
+        (Some(State::Expired), None) if can_ask => command("reconcile", ""),
+        (Some(State::Expired), Some("charged" | "not_charged")) => command("reconcile", ""),
+        (Some(State::Expired), None) => command("release", "--dry-run"),
+        (Some(State::InProgress), _) => command("inspect", "--watch"),
+        // Held, under way or not to be told: no command of ours makes that better now.
+        (Some(State::Expired), Some(_)) | (Some(State::Done | State::Failed) | None, _) => None,
     }
 }
 

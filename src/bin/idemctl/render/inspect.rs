@@ -20,10 +20,12 @@ pub(crate) struct InspectView {
     #[serde(flatten)]
     pub(crate) key: KeyView,
     pub(crate) history: Vec<EventView>,
+    /// What is known to be safe, in words.
+    safe: &'static str,
     pub(crate) next: Option<String>,
     /// What the provider says, where it was asked: its word, not the row's.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) provider_says: Option<StatusView>,
+    provider_says: Option<StatusView>,
     /// The body as text, for people.
     #[serde(skip)]
     body_text: Option<String>,
@@ -50,6 +52,7 @@ impl InspectView {
             body_text = Some(text);
         }
         Self {
+            safe: safe(&key, None),
             key,
             history: history
                 .into_iter()
@@ -59,6 +62,12 @@ impl InspectView {
             provider_says: None,
             body_text,
         }
+    }
+
+    /// Adds what the provider says.
+    pub(crate) fn says(&mut self, says: Option<StatusView>) {
+        self.safe = safe(&self.key, says.as_ref().map(|says| says.verdict));
+        self.provider_says = says;
     }
 }
 
@@ -143,12 +152,7 @@ impl Document for InspectView {
         if let Some(answer) = &self.provider_says {
             answer.text(out)?;
         }
-        writeln!(
-            out,
-            "  {:<13} {}",
-            "safe",
-            safe(key, self.provider_says.as_ref().map(|says| says.verdict))
-        )?;
+        writeln!(out, "  {:<13} {}", "safe", self.safe)?;
         if let Some(next) = &self.next {
             writeln!(out, "  {:<13} {bold}{}{bold:#}", "next", printable(next))?;
         }
@@ -210,15 +214,18 @@ fn safe(key: &KeyView, verdict: Option<&str>) -> &'static str {
         }
         ("in_progress", _) => "wait: the holder may be at work; repeats get 409 until it ends",
         ("expired", None | Some("unknown")) => {
-            "nobody knows yet whether the money moved: ask the provider first; the client's own retry is safe \
-             (same provider key)"
+            "nobody knows yet whether the money moved: ask the provider first; the client's own retry is safe where the \
+             provider takes idempotency keys (it gets the same one)"
         }
         ("expired", Some("not_charged")) => {
-            "the money did not move: a release lets the next request start afresh"
+            "the money did not move: to give the key up lets the next request start afresh"
         }
         ("expired", Some("pending")) => "the provider is still at it: wait, then ask again",
+        ("expired", Some("charged")) => {
+            "the money moved: do not release; to store the answer lets the client's retry have it"
+        }
         ("expired", Some(_)) => {
-            "the money moved or is held: do not release; the client's own retry is safe (same provider key)"
+            "the money is held: do not release; capture it or give it back at the provider, then resolve the key"
         }
         ("done", _) => "nothing to do: every repeat gets the stored response",
         ("failed", _) => {

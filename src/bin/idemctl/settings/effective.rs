@@ -77,8 +77,10 @@ fn collect<'a>(
 /// A URL may hold a secret; so may a plain header and its prefix, while `file` and `env` only say where it is.
 fn is_secret(path: &[&str]) -> bool {
     match path {
-        ["providers", _, "headers", _, "file" | "env"] => false,
-        ["providers", _, "headers", ..] | ["providers", _, "url" | "proxy"] | ["database", "url"] => true,
+        ["providers", _, "headers", _, "file" | "env"] | ["providers", _, "secret", "file" | "env"] => false,
+        ["providers", _, "headers" | "secret", ..]
+        | ["providers", _, "url" | "proxy"]
+        | ["database", "url"] => true,
         _ => false,
     }
 }
