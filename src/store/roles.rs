@@ -60,8 +60,9 @@ const HEAD: &str = "\
 --     psql --no-psqlrc -v ON_ERROR_STOP=1 -f FILE
 -- Then give people and services a login of their own and make it a member, for example:
 --     create role alice login; grant {viewer} to alice;
+-- What PUBLIC may do with the tables is revoked: a login that has its privileges that way alone loses them.
 -- Nobody but the owner may update an event, and nobody but the owner and {janitor} delete one.
--- It is one transaction: no service is without its privileges at any moment, and when the last block finds that a
+-- It is one transaction: members are never without their privileges, and when the last block finds that a
 -- role may do more than it should (through PUBLIC or a membership), nothing is changed.
 begin;
 set local search_path to pg_catalog, pg_temp;
