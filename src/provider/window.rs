@@ -248,7 +248,7 @@ impl Reading {
             };
             // A list that moves while it is read shows one twice.
             match self.found.iter_mut().find(|(other, _)| *other == id) {
-                Some((_, older)) => *older = payment,
+                Some((_, earlier)) => *earlier = payment,
                 None => self.found.push((id, payment)),
             }
         } else if order.is_none_or(|order| loose(&order) != loose(&query.order_id)) {
