@@ -15,6 +15,7 @@
 //! | [`protocol`] | reserve, complete, renew, abandon, outcome unknown | `store` |
 //! | `connect` | connections as libpq makes them, with deadlines | `store` (its executor) |
 //! | `provider` | asking payment providers | the nouns |
+//! | `mask` | secrets in stored text, for whoever shows it | nothing |
 //! | `ops` | one file per operator's verb: request in, report out | `store`, `connect` |
 //! | `janitor` | schedules and the daemon's loop over `ops` | `ops`, `connect` |
 //! | `dev` | a private PostgreSQL for trials and tests | `connect` |
@@ -46,6 +47,8 @@ pub mod connect;
 pub mod dev;
 #[cfg(feature = "operate")]
 pub mod janitor;
+#[cfg(feature = "operate")]
+pub mod mask;
 #[cfg(feature = "operate")]
 pub mod ops;
 #[cfg(feature = "operate")]

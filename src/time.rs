@@ -56,6 +56,13 @@ impl Timestamp {
     /// The earliest time that PostgreSQL has besides `-infinity`: 24 November 4714 BC (manual, section 8.5).
     const EARLIEST: Self = Self(-211_813_488_000_000_000);
 
+    /// From chrono's time; `None` before the year 1 and after 9999, where no two programs agree on the spelling.
+    pub(crate) fn from_utc(time: DateTime<Utc>) -> Option<Self> {
+        use chrono::Datelike;
+        let micros = time.timestamp_micros().checked_sub(EPOCH_OFFSET_MICROS)?;
+        (1..=9999).contains(&time.year()).then_some(Self(micros))
+    }
+
     /// The next time that PostgreSQL can hold: a microsecond later.
     pub(crate) fn successor(self) -> Self {
         if self == Self::NEG_INFINITY {

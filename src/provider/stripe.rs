@@ -12,6 +12,7 @@ mod list;
 mod object;
 mod page;
 mod search;
+mod settings;
 
 use std::time::Duration;
 
@@ -20,7 +21,8 @@ use tokio::time::Instant;
 
 use super::config::{ProviderConfig, wrong};
 use super::fetch::{Answer, Credentials, Fetcher, Request, Trouble};
-use super::judge::{Fields, Judge};
+use super::judge::Judge;
+use super::secret::HeaderValue;
 use super::template::ResponseTemplate;
 use super::url::BaseUrl;
 use super::{
@@ -28,11 +30,12 @@ use super::{
     window,
 };
 use crate::error::Result;
-use crate::fingerprint::json::{self, Pointer, Value};
+use crate::fingerprint::json::{self, Value};
 use crate::key::check_name;
 use crate::response::Response;
 use object::{Object, id, member, metadata};
 use page::page;
+use settings::{field, fields, is_account, is_of_test_mode};
 
 /// Where the API is.
 const PRODUCTION: &str = "https://api.stripe.com";
@@ -65,6 +68,8 @@ pub struct StripeProvider {
     facts: Facts,
     base: BaseUrl,
     fetcher: Fetcher,
+    secret: HeaderValue,
+    surroundings: Surroundings,
     object: Object,
     /// Below `metadata`: where our order id is.
     field: String,
@@ -146,6 +151,8 @@ impl StripeProvider {
             facts,
             base,
             fetcher,
+            secret: secret.clone(),
+            surroundings: surroundings.clone(),
             object,
             field,
             judge,
@@ -154,6 +161,20 @@ impl StripeProvider {
     }
 
     async fn ask(&self, query: &StatusQuery) -> ProviderStatus {
+        let mut status = self.look_up(query).await;
+        // No payment of live mode is visible with such a key, which whoever asks about real money has to see.
+        if self
+            .secret
+            .text(&self.surroundings)
+            .await
+            .is_ok_and(|secret| is_of_test_mode(&secret))
+        {
+            status.evidence.push_str("; the key is one of test mode");
+        }
+        status
+    }
+
+    async fn look_up(&self, query: &StatusQuery) -> ProviderStatus {
         if let Err(error) = check_name("order_id", &query.order_id) {
             let evidence = format!("{}: not sent", self.asked(""));
             return self.judge.unknown(query, evidence, error.to_string().into());
@@ -335,40 +356,4 @@ impl Provider for StripeProvider {
             .map(|response| response.fill(&self.name, payment))
             .transpose()
     }
-}
-
-/// Whether a text has the form of an account's id.
-fn is_account(text: &str) -> bool {
-    text.strip_prefix("acct_").is_some_and(|rest| {
-        !rest.is_empty()
-            && rest
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-    })
-}
-
-/// Where both kinds of objects say what.
-fn fields(name: &str) -> Result<Fields> {
-    let at = |text: &str| Pointer::parse(text).map_err(|problem| wrong(name, "object", problem));
-    Ok(Fields {
-        status: at("/status")?,
-        reference: Some(at("/id")?),
-        amount: Some(at("/amount")?),
-        currency: Some(at("/currency")?),
-    })
-}
-
-/// The name below `metadata` that `match` means. Elsewhere the search could not find an order id.
-fn field(name: &str, pointer: Option<&str>) -> Result<String> {
-    let field = pointer.map_or(Some("order_id"), |pointer| pointer.strip_prefix("/metadata/"));
-    // Names have up to 40 characters, and no square brackets (docs.stripe.com/api/metadata).
-    let is_name = |field: &&str| {
-        (1..=40).contains(&field.chars().count())
-            && !field.contains(['[', ']', '"', '\\', '/', '~'])
-            && !field.chars().any(char::is_control)
-    };
-    field.filter(is_name).map(str::to_owned).ok_or_else(|| {
-        let problem = "is not of the form /metadata/NAME, and only metadata can be searched for";
-        wrong(name, "match", problem)
-    })
 }

@@ -137,6 +137,7 @@ pub(crate) enum Color {
 #[derive(Debug, Subcommand)]
 enum Command {
     Inspect(commands::inspect::InspectArgs),
+    History(commands::history::HistoryArgs),
     List(commands::list::ListArgs),
     Release(commands::release::ReleaseArgs),
     Reconcile(commands::reconcile::ReconcileArgs),
@@ -156,7 +157,11 @@ impl Cli {
         settings::start_logging(&self.global, matches!(self.command, Command::Janitor(_)));
         let keys = matches!(
             self.command,
-            Command::Inspect(_) | Command::List(_) | Command::Release(_) | Command::Reconcile(_)
+            Command::Inspect(_)
+                | Command::History(_)
+                | Command::List(_)
+                | Command::Release(_)
+                | Command::Reconcile(_)
         );
         if self.global.output == Format::Ids && !keys {
             return Err(
@@ -168,6 +173,9 @@ impl Cli {
         match self.command {
             Command::Inspect(args) => {
                 stoppable(&context, Box::pin(commands::inspect::run(&context, args))).await
+            }
+            Command::History(args) => {
+                stoppable(&context, Box::pin(commands::history::run(&context, args))).await
             }
             Command::List(args) => stoppable(&context, commands::list::run(&context, args)).await,
             Command::Release(args) => commands::release::run(&context, args).await,

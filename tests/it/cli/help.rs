@@ -10,6 +10,7 @@ async fn every_command() {
     for command in [
         "",
         "inspect",
+        "history",
         "list",
         "release",
         "provider",

@@ -24,6 +24,11 @@ async fn a_hit_that_the_object_confirms_decides_at_once() {
         "{}",
         status.evidence
     );
+    assert!(
+        status.evidence.ends_with("the key is one of test mode"),
+        "{}",
+        status.evidence
+    );
     assert_eq!(
         vendor.paths(),
         ["/v1/payment_intents/search", "/v1/payment_intents/pi_1"],

@@ -59,10 +59,10 @@ async fn migrate(context: &Context, schema: Option<&str>, dry_run: bool) -> Resu
 async fn show(context: &Context, schema: Option<&str>) -> Result<Exit> {
     let plan = migrate::plan(&context.connect().await?, schema).await?;
     if plan.is_empty() {
-        anstream::eprintln!(
-            "note: schema {} is up to date; there is nothing to run",
-            printable(&plan.schema)
-        );
+        context.printer.note(&format!(
+            "schema {} is up to date; there is nothing to run",
+            plan.schema
+        ));
     }
     crate::render::raw(&plan.to_sql())?;
     Ok(Exit::Done)

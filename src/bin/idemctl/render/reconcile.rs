@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use idemctl::mask;
 use idemctl::ops::reconcile::{Action, Item, Obstacle, Outcome, PlannedRow, Proposal, Report};
 use serde::Serialize;
 
@@ -55,19 +56,25 @@ impl From<PlannedRow> for ProposalView {
             order_id: row.order_id,
             verdict: row.verdict,
             reference: row.reference,
-            amount: row.amount,
-            currency: row.currency,
-            raw_status: row.raw_status,
-            evidence: row.evidence,
+            amount: row.amount.as_deref().map(super::provider::amount),
+            currency: masked(row.currency),
+            raw_status: masked(row.raw_status),
+            evidence: masked(row.evidence),
             not_before_seconds: row.not_before_seconds,
             response: row.response,
         }
     }
 }
 
+/// What the provider said of itself, with its secrets masked; the plan's file has it as it is.
+fn masked(text: Option<String>) -> Option<String> {
+    text.map(|text| mask::text(&text).into_owned())
+}
+
 impl ReconciledView {
     fn new(item: &Item) -> Self {
         let (result, exit, reason) = told(&item.outcome);
+        let reason = masked(reason);
         let line = match (&item.outcome, &item.proposal) {
             (Outcome::Completed | Outcome::Released | Outcome::Proposed, Some(proposal)) => {
                 proposal_line(proposal)
@@ -123,6 +130,7 @@ pub(crate) fn proposal_line(proposal: &Proposal) -> String {
         let amount = status.amount.as_ref().map_or("", |amount| amount.get());
         let currency = status.currency.as_deref().unwrap_or("");
         let money = format!("{amount} {currency}");
+        let money = mask::text(&money);
         let known: Vec<&str> = [status.reference.as_deref().unwrap_or(""), money.trim()]
             .into_iter()
             .filter(|part| !part.is_empty())
@@ -141,7 +149,7 @@ pub(crate) fn proposal_line(proposal: &Proposal) -> String {
             response.body().len()
         ),
         Action::Release => format!("{says}; the next request starts afresh"),
-        Action::Nothing(obstacle) => obstacle.to_string(),
+        Action::Nothing(obstacle) => mask::text(&obstacle.to_string()).into_owned(),
     }
 }
 

@@ -138,9 +138,6 @@ impl Settings {
         ] {
             list.add(name, show_duration(value), flag(given));
         }
-        let config = &self.config;
-        let statements = format!("{:?}", config.database.statements).to_lowercase();
-        list.add("database.statements", statements, None);
         if let Some(source) = &self.url_source {
             list.add(
                 "database.url",
@@ -148,6 +145,15 @@ impl Settings {
                 Some(source.as_str()),
             );
         }
+        self.file_values(&mut list);
+        list.list
+    }
+
+    /// What only the file sets.
+    fn file_values(&self, list: &mut Values<'_>) {
+        let config = &self.config;
+        let statements = format!("{:?}", config.database.statements).to_lowercase();
+        list.add("database.statements", statements, None);
         for (name, span) in [
             ("lease.default", config.lease.default),
             ("retention.done", config.retention.done),
@@ -161,6 +167,12 @@ impl Settings {
             config.audit.require_reason.to_string(),
             None,
         );
+        let mask = list.written("output.mask");
+        list.add(
+            "output.mask",
+            mask.unwrap_or_else(|| "nothing besides the built-in rules".to_owned()),
+            None,
+        );
         for (name, value) in config.janitor.values(&config.retention) {
             list.add(name, value, None);
         }
@@ -171,7 +183,6 @@ impl Settings {
                 }
             }
         }
-        list.list
     }
 }
 
@@ -181,6 +192,12 @@ struct Values<'a> {
 }
 
 impl Values<'_> {
+    /// What the file says.
+    fn written(&self, name: &str) -> Option<String> {
+        let written = self.origin?.keys.get(name)?;
+        Some(written.value.clone()).filter(|value| !value.is_empty())
+    }
+
     /// `source`: where it came from, unless that is the file or the default.
     fn add(&mut self, name: &str, value: String, source: Option<&str>) {
         let from_file = || self.origin.and_then(|origin| origin.source(name));

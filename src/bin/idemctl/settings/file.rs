@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use idemctl::mask::{Masker, Pointer};
 use idemctl::ops::purge::TTL_RANGE;
 use idemctl::protocol::{MAX_LEASE, MIN_LEASE};
 use idemctl::provider::ProviderConfig;
@@ -35,6 +36,7 @@ pub(crate) struct Config {
     pub(crate) retention: Retention,
     pub(crate) audit: Audit,
     pub(crate) lease: Lease,
+    pub(crate) output: Output,
     pub(crate) janitor: super::janitor::Janitor,
     pub(crate) providers: BTreeMap<String, ProviderConfig>,
 }
@@ -115,6 +117,19 @@ impl Default for Retention {
 pub(crate) struct Audit {
     /// Whether a change without `--reason` is refused.
     pub(crate) require_reason: bool,
+}
+
+/// `[output]`: how stored text is shown.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Output {
+    /// `mask`: places of JSON bodies that are hidden besides what the built-in rules hide.
+    #[serde(deserialize_with = "masker")]
+    pub(crate) mask: Masker,
+}
+
+fn masker<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Masker, D::Error> {
+    Vec::<Pointer>::deserialize(deserializer).map(Masker::new)
 }
 
 /// Reads the file that was named, or the first of the usual places that exists.

@@ -35,4 +35,4 @@ resources.store.dump_to_disk = lambda: None
 
 listener = socket.create_server(("127.0.0.1", 0))
 print("listening on", listener.getsockname()[1], flush=True)
-web.run_app(server.app, sock=listener, access_log=None, print=None)
+web.run_app(server.app, sock=listener, access_log=None, print=None, shutdown_timeout=1)
