@@ -289,7 +289,7 @@ mod tests {
                 .attempted_at_age(last)
         };
         for (first, last, from, to) in [
-            (hours(10), hours(10), 963_700, Some(967_540)),
+            (hours(10), hours(10), 963_700, Some(967_660)),
             (hours(10), hours(1), 963_700, None),
             (Duration::ZERO, Duration::ZERO, 999_700, None),
         ] {
