@@ -262,6 +262,12 @@ impl Session<'_> {
         let work = reconcile::run(&mut db, providers, request, &self.lifecycle.stop, &mut progress);
         let result = Box::pin(work).await;
         bar.finish_and_clear();
+        // People look for a key; in which order the answers came is nobody's concern.
+        let by_key = |report: &mut Report| report.items.sort_by(|a, b| a.id.cmp(&b.id));
+        let result = result.map(|mut report| {
+            by_key(&mut report);
+            report
+        });
         result.map_err(|failure| {
             let done = failure.report.to_string();
             if write {
