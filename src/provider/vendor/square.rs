@@ -1,5 +1,5 @@
 //! Square: the list of payments (`developer.squareup.com/reference/square/payments/ListPayments`, and the vendor's
-//! OpenAPI file `square/connect-api-specification`).
+//! `OpenAPI` file `square/connect-api-specification`).
 //!
 //! It cannot be asked by our order id, so the payments of the time of the attempts are looked through for the one
 //! with our `reference_id`. The list shows the payments of one location, by default the main one; a payment of

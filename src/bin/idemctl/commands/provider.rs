@@ -46,7 +46,7 @@ struct StatusArgs {
     /// Without it "not found" proves nothing
     #[arg(long, value_name = "TIME", value_parser = At::parse, conflicts_with = "client")]
     at: Option<At>,
-    /// Take provider, order id and times of the attempts from the row of this client's key; ORDER_ID is the key,
+    /// Take provider, order id and times of the attempts from the row of this client's key; the order id is the key,
     /// unless --key names it
     #[arg(long, value_name = "CLIENT", allow_hyphen_values = true)]
     client: Option<String>,
@@ -67,7 +67,9 @@ impl At {
     fn parse(text: &str) -> std::result::Result<Self, String> {
         // Only a time has a dash.
         if !text.contains('-') {
-            return idemctl::duration::parse(text).map(Self::Age);
+            return idemctl::duration::parse(text)
+                .map(Self::Age)
+                .map_err(|problem| format!("{problem}; or a time such as 2026-11-29T10:00:00Z"));
         }
         let time = DateTime::parse_from_rfc3339(text);
         time.map(|time| Self::Time(time.to_utc())).map_err(|_| {
@@ -99,7 +101,7 @@ pub(crate) async fn run(context: &Context, args: ProviderArgs) -> Result<Exit> {
 
 async fn status(context: &Context, args: &StatusArgs) -> Result<Exit> {
     if let Some(client) = &args.client {
-        return status_of_row(context, args, client).await;
+        return Box::pin(status_of_row(context, args, client)).await;
     }
     idemctl::key::check_name("the order id", &args.order_id)?;
     let provider = context.provider(args.provider.as_deref())?;
@@ -107,7 +109,7 @@ async fn status(context: &Context, args: &StatusArgs) -> Result<Exit> {
     let query = match &args.at {
         None => query,
         Some(at) => {
-            let age = age(context, at).await?;
+            let age = Box::pin(age(context, at)).await?;
             query.attempted_at_age(age).first_attempted_at_age(age)
         }
     };
