@@ -2,6 +2,8 @@
 //! No other module writes SQL.
 
 #[cfg(feature = "operate")]
+pub(crate) mod approval;
+#[cfg(feature = "operate")]
 pub(crate) mod bootstrap;
 #[cfg(feature = "operate")]
 mod demo;
@@ -63,6 +65,8 @@ static STATEMENTS: &[&[Sql]] = &[
     expired::STATEMENTS,
     #[cfg(feature = "operate")]
     run_event::STATEMENTS,
+    #[cfg(feature = "operate")]
+    approval::STATEMENTS,
     #[cfg(feature = "operate")]
     session::STATEMENTS,
     #[cfg(feature = "operate")]
