@@ -1,5 +1,6 @@
 //! The script of the group roles, for a DBA: nothing is run.
 
+use super::situation::check_schema_name;
 use crate::error::{Error, Result};
 use crate::store::{Executor, Tables, roles, shape};
 
@@ -12,14 +13,8 @@ const MAX_NAME: usize = 63;
 ///
 /// Returns [`Error::Invalid`] for a prefix or schema that no name can hold.
 pub fn script(schema: &str, prefix: &str) -> Result<String> {
-    check("schema", schema, MAX_NAME)?;
-    check("role prefix", prefix, MAX_NAME - roles::LONGEST_SUFFIX)?;
-    if prefix == "pg" || prefix.starts_with("pg_") {
-        return Err(Error::Invalid {
-            field: "role prefix",
-            reason: "begins with pg_, which PostgreSQL keeps for itself".to_owned(),
-        });
-    }
+    check_schema_name(schema)?;
+    check_prefix(prefix)?;
     Ok(roles::script(&Tables::new(schema), prefix))
 }
 
@@ -36,17 +31,23 @@ pub async fn table_schema(executor: &impl Executor) -> Result<String> {
     })
 }
 
-fn check(field: &'static str, name: &str, most: usize) -> Result<()> {
+fn check_prefix(name: &str) -> Result<()> {
+    let most = MAX_NAME - roles::LONGEST_SUFFIX;
     let reason = if name.is_empty() {
         "is empty".to_owned()
     } else if name.len() > most {
         format!("has {} bytes; at most {most} are allowed", name.len())
     } else if name.chars().any(char::is_control) {
         "has a control character".to_owned()
+    } else if name == "pg" || name.starts_with("pg_") {
+        "begins with pg_, which PostgreSQL keeps for itself".to_owned()
     } else {
         return Ok(());
     };
-    Err(Error::Invalid { field, reason })
+    Err(Error::Invalid {
+        field: "role prefix",
+        reason,
+    })
 }
 
 #[cfg(test)]
@@ -62,6 +63,7 @@ mod tests {
             ("public", "a\nb"),
             ("public", "pg"),
             ("", "idemctl"),
+            ("{events}", "idemctl"),
         ] {
             assert!(script(schema, prefix).is_err(), "{schema:?} {prefix:?}");
         }
