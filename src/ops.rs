@@ -12,6 +12,7 @@ pub mod migrate;
 pub mod purge;
 pub mod reconcile;
 pub mod release;
+pub mod resolve;
 pub mod stuck;
 
 use std::fmt;

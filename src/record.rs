@@ -121,8 +121,8 @@ pub struct ResponseSummary {
     pub status_code: Option<i32>,
     /// The header `content-type`.
     pub content_type: Option<String>,
-    /// Size of the body.
-    pub body_bytes: i64,
-    /// Hex SHA-256 of the body's bytes.
-    pub body_sha256: String,
+    /// Size of the body in bytes; `None` where the connection's role may not read bodies.
+    pub body_bytes: Option<i64>,
+    /// Hex SHA-256 of the body's bytes; `None` where the connection's role may not read bodies.
+    pub body_sha256: Option<String>,
 }

@@ -49,6 +49,11 @@ impl Providers {
         self.configs.is_empty()
     }
 
+    /// Whether one of that name is configured.
+    pub fn has(&self, name: &str) -> bool {
+        self.configs.contains_key(name)
+    }
+
     /// The names, for a message.
     pub fn names(&self) -> String {
         if self.configs.is_empty() {

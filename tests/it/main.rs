@@ -25,6 +25,7 @@ mod provider_vendors;
 mod purge;
 mod races;
 mod reconcile;
+mod resolve;
 mod stripe;
 mod support;
 mod tidy;

@@ -141,6 +141,7 @@ enum Command {
     List(commands::list::ListArgs),
     Release(commands::release::ReleaseArgs),
     Reconcile(commands::reconcile::ReconcileArgs),
+    Resolve(Box<commands::resolve::ResolveArgs>),
     Provider(commands::provider::ProviderArgs),
     Purge(commands::purge::PurgeArgs),
     Janitor(commands::janitor::JanitorArgs),
@@ -162,6 +163,7 @@ impl Cli {
                 | Command::List(_)
                 | Command::Release(_)
                 | Command::Reconcile(_)
+                | Command::Resolve(_)
         );
         if self.global.output == Format::Ids && !keys {
             return Err(
@@ -180,6 +182,7 @@ impl Cli {
             Command::List(args) => stoppable(&context, commands::list::run(&context, args)).await,
             Command::Release(args) => commands::release::run(&context, args).await,
             Command::Reconcile(args) => Box::pin(commands::reconcile::run(&context, args)).await,
+            Command::Resolve(args) => Box::pin(commands::resolve::run(&context, &args)).await,
             Command::Provider(args) => stoppable(&context, commands::provider::run(&context, args)).await,
             Command::Purge(args) => commands::purge::run(&context, args).await,
             Command::Janitor(args) => Box::pin(commands::janitor::run(&context, &args, &self.global)).await,

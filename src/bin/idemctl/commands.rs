@@ -12,3 +12,4 @@ pub(crate) mod provider;
 pub(crate) mod purge;
 pub(crate) mod reconcile;
 pub(crate) mod release;
+pub(crate) mod resolve;

@@ -9,6 +9,7 @@ pub(crate) mod provider;
 pub(crate) mod purge;
 pub(crate) mod reconcile;
 pub(crate) mod release;
+pub(crate) mod resolve;
 mod table;
 
 use std::collections::BTreeMap;

@@ -13,6 +13,7 @@ async fn every_command() {
         "history",
         "list",
         "release",
+        "resolve",
         "provider",
         "provider status",
         "provider list",

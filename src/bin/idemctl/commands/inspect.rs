@@ -45,6 +45,14 @@ const WATCH_PERIOD: Duration = Duration::from_secs(2);
 pub(crate) async fn run(context: &Context, args: InspectArgs) -> Result<Exit> {
     let id = args.key.id()?;
     let (mut connection, store) = context.open().await?;
+    if args.show_response && !store.reads_bodies() {
+        return Err(
+            CliError::new(Exit::Refused, "this database role may not read stored responses").hint(
+                "leave out --show-response, or connect as a member of the operators' role (`idemctl migrate --roles` \
+                 prints who may what)",
+            ),
+        );
+    }
     loop {
         let Some(report) = inspect::run(&connection, &store, &id, args.show_response).await? else {
             let history = inspect::history(&connection, &store, &id).await?;

@@ -168,15 +168,19 @@ impl InspectView {
     fn response_line(&self) -> String {
         match &self.key.response {
             None => "none stored".to_owned(),
-            Some(response) => format!(
-                "{} {}, {} bytes, sha256 {}",
-                response
-                    .status_code
-                    .map_or("no status".to_owned(), |code| code.to_string()),
-                response.content_type.as_deref().unwrap_or("type not recorded"),
-                response.body_bytes,
-                response.body_sha256,
-            ),
+            Some(response) => {
+                let body = match (response.body_bytes, &response.body_sha256) {
+                    (Some(bytes), Some(sha256)) => format!("{bytes} bytes, sha256 {sha256}"),
+                    _ => "body hidden from this database role".to_owned(),
+                };
+                format!(
+                    "{} {}, {body}",
+                    response
+                        .status_code
+                        .map_or("no status".to_owned(), |code| code.to_string()),
+                    response.content_type.as_deref().unwrap_or("type not recorded"),
+                )
+            }
         }
     }
 

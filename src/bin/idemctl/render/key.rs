@@ -42,8 +42,9 @@ pub(crate) struct KeyView {
 pub(crate) struct ResponseView {
     pub(crate) status_code: Option<i32>,
     pub(crate) content_type: Option<String>,
-    pub(crate) body_bytes: i64,
-    pub(crate) body_sha256: String,
+    /// Null, like the hash, where the database's role may not read bodies.
+    pub(crate) body_bytes: Option<i64>,
+    pub(crate) body_sha256: Option<String>,
     #[serde(flatten)]
     pub(crate) body: Option<BodyView>,
 }

@@ -167,6 +167,7 @@ impl Settings {
             config.audit.require_reason.to_string(),
             None,
         );
+        list.add("audit.approval", config.audit.approval.as_str().to_owned(), None);
         let mask = list.written("output.mask");
         list.add(
             "output.mask",

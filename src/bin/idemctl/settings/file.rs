@@ -117,6 +117,29 @@ impl Default for Retention {
 pub(crate) struct Audit {
     /// Whether a change without `--reason` is refused.
     pub(crate) require_reason: bool,
+    /// How many persons `resolve` needs.
+    pub(crate) approval: Approval,
+}
+
+/// `audit.approval`
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Approval {
+    /// One.
+    #[default]
+    None,
+    /// One asks, another one does it.
+    TwoPerson,
+}
+
+impl Approval {
+    /// As the file has it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::TwoPerson => "two-person",
+        }
+    }
 }
 
 /// `[output]`: how stored text is shown.
