@@ -244,11 +244,11 @@ fn of_the_row(seen: &Record) -> Option<Refusal> {
                 let code = response
                     .status_code
                     .map_or_else(|| "no status code".to_owned(), |code| code.to_string());
-                // A role that may not read the bodies is not told of them.
-                match (response.body_bytes, &response.body_sha256) {
-                    (Some(bytes), Some(sha256)) => format!(", {code} with {bytes} bytes, sha256 {sha256}"),
-                    _ => format!(", {code} with a body that this role may not read"),
-                }
+                let body = match (response.body_bytes, &response.body_sha256) {
+                    (Some(bytes), Some(sha256)) => format!("{bytes} bytes, sha256 {sha256}"),
+                    _ => "a body hidden from this role".to_owned(),
+                };
+                format!(", {code} with {body}")
             });
             Some(Refusal::Final(format!("{state}{stored}")))
         }
