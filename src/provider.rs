@@ -110,6 +110,9 @@ pub struct StatusQuery {
     /// How many attempts there were, as far as is known. After several, one that failed proves nothing about a
     /// later one that the provider may not show yet.
     pub attempts: Option<u32>,
+    /// Whether the times are what somebody remembers: a list is then read from an hour before until now, and not
+    /// only for the time of the attempts.
+    pub until_now: bool,
 }
 
 impl StatusQuery {
@@ -120,6 +123,16 @@ impl StatusQuery {
             attempted_at_age: None,
             first_attempted_at_age: None,
             attempts: None,
+            until_now: false,
+        }
+    }
+
+    /// Says that the times are what somebody remembers.
+    #[must_use]
+    pub fn until_now(self) -> Self {
+        Self {
+            until_now: true,
+            ..self
         }
     }
 

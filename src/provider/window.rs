@@ -23,6 +23,9 @@ const MAX_PAGES_WITHOUT_WINDOW: usize = 5;
 /// How much the window begins before the first attempt: more than two servers' clocks differ.
 const BEFORE: Duration = Duration::from_mins(5);
 
+/// How much it begins before an attempt whose time is what somebody remembers.
+const BEFORE_REMEMBERED: Duration = Duration::from_hours(1);
+
 /// How much it ends after the last attempt, beyond the lag.
 const AFTER: Duration = Duration::from_hours(1);
 
@@ -91,14 +94,20 @@ impl Window {
     /// No bounds: a list that the provider narrows by the order id itself, or the newest payments.
     pub(super) const OPEN: Self = Self { from: None, to: None };
 
-    /// From before the first attempt until well after the last one; `now` by the provider's clock.
+    /// From before the first attempt until well after the last one, or until now where its time is not certain; `now` by the provider's clock.
     fn of(query: &StatusQuery, lag: Duration, first: Duration, now: DateTime<Utc>) -> Self {
         let before = |age: Duration| now.timestamp().saturating_sub(seconds(age));
         let end = query
             .attempted_at_age
+            .filter(|_| !query.until_now)
             .and_then(|age| age.checked_sub(lag + AFTER));
+        let slack = if query.until_now {
+            BEFORE_REMEMBERED
+        } else {
+            BEFORE
+        };
         Self {
-            from: Some(before(first.saturating_add(BEFORE))),
+            from: Some(before(first.saturating_add(slack))),
             to: end.map(before),
         }
     }
@@ -296,6 +305,9 @@ mod tests {
             let window = Window::of(&query(first, last), Duration::from_mins(1), first, now);
             assert_eq!((window.from, window.to), (Some(from), to));
         }
+        let remembered = query(hours(10), hours(10)).until_now();
+        let window = Window::of(&remembered, Duration::from_mins(1), hours(10), now);
+        assert_eq!((window.from, window.to), (Some(960_400), None));
         let open = Window::of(
             &StatusQuery::new("order-1"),
             Duration::from_mins(1),

@@ -52,10 +52,13 @@ pub(super) const CHECKOUT: Vendor = Vendor {
     page,
 };
 
+/// How many payments of one order a page has: as in the vendor's example.
+const PER_PAGE: &str = "10";
+
 fn request(asking: &Asking<'_>) -> Result<Request, String> {
     asking.get(&[
         ("reference", Some(asking.order_id)),
-        ("limit", Some(asking.limit)),
+        ("limit", Some(PER_PAGE)),
         ("skip", Some(asking.cursor.unwrap_or("0"))),
     ])
 }
