@@ -144,7 +144,7 @@ impl Stopwatch {
     pub(crate) fn started_ago(age: std::time::Duration) -> Self {
         let now = Self::start();
         Self {
-            started: now.started.checked_sub(age).unwrap(),
+            started: now.started.checked_sub(age).unwrap_or(now.started),
             ..now
         }
     }
