@@ -176,14 +176,26 @@ fn is_io(error: &tokio_postgres::Error) -> bool {
 /// An error of the driver with its causes: its own text is only "db error" or "error connecting to server".
 pub(crate) fn describe(error: &tokio_postgres::Error) -> String {
     if let Some(db) = error.as_db_error() {
-        let mut text = format!("{} (SQLSTATE {})", db.message(), db.code().code());
+        // The server quotes what stands in the row.
+        let mut text = format!("{} (SQLSTATE {})", masked(db.message()), db.code().code());
         for part in [db.detail(), db.hint()].into_iter().flatten() {
             text.push_str("; ");
-            text.push_str(part);
+            text.push_str(&masked(part));
         }
         return text;
     }
     chain(error)
+}
+
+#[cfg(feature = "operate")]
+fn masked(text: &str) -> std::borrow::Cow<'_, str> {
+    crate::mask::text(text)
+}
+
+/// A service knows its own requests, and masking them is its own affair.
+#[cfg(not(feature = "operate"))]
+fn masked(text: &str) -> &str {
+    text
 }
 
 /// An error and its causes in one line, without saying the same thing twice.

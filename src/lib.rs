@@ -16,6 +16,7 @@
 //! | `http` | the protocol as a tower layer (feature `http`) | `protocol` |
 //! | `connect` | connections as libpq makes them, with deadlines | `store` (its executor) |
 //! | `provider` | asking payment providers | the nouns |
+//! | `mask` | secrets in stored text, for whoever shows it | nothing |
 //! | `ops` | one file per operator's verb: request in, report out | `store`, `connect` |
 //! | `janitor` | schedules and the daemon's loop over `ops` | `ops`, `connect` |
 //! | `dev` | a private PostgreSQL for trials and tests | `connect` |
@@ -49,6 +50,8 @@ pub mod dev;
 pub mod http;
 #[cfg(feature = "operate")]
 pub mod janitor;
+#[cfg(feature = "operate")]
+pub mod mask;
 #[cfg(feature = "operate")]
 pub mod ops;
 #[cfg(feature = "operate")]

@@ -5,12 +5,14 @@ pub mod actor;
 pub mod ask;
 pub mod end;
 pub mod expired;
+pub mod history;
 pub mod inspect;
 pub mod list;
 pub mod migrate;
 pub mod purge;
 pub mod reconcile;
 pub mod release;
+pub mod resolve;
 pub mod stuck;
 
 use std::fmt;

@@ -5,12 +5,19 @@
 //! the provider itself says so, or where a look-up that covers the attempt has found nothing and the provider
 //! has had the time to make the payment visible.
 
+mod clock;
 pub mod config;
 mod fetch;
 mod http;
+mod judge;
+mod proxy;
 pub mod secret;
+mod stripe;
 mod template;
+mod tls;
 mod url;
+mod vendor;
+mod window;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,6 +28,9 @@ use serde_json::value::RawValue;
 
 pub use config::ProviderConfig;
 pub use http::HttpProvider;
+pub use proxy::Proxies;
+pub use stripe::StripeProvider;
+pub use vendor::VendorProvider;
 
 use crate::error::Result;
 use crate::fingerprint::json::Value;
@@ -100,6 +110,9 @@ pub struct StatusQuery {
     /// How many attempts there were, as far as is known. After several, one that failed proves nothing about a
     /// later one that the provider may not show yet.
     pub attempts: Option<u32>,
+    /// Whether the times are what somebody remembers: a list is then read from an hour before until now, and not
+    /// only for the time of the attempts.
+    pub until_now: bool,
 }
 
 impl StatusQuery {
@@ -110,6 +123,16 @@ impl StatusQuery {
             attempted_at_age: None,
             first_attempted_at_age: None,
             attempts: None,
+            until_now: false,
+        }
+    }
+
+    /// Says that the times are what somebody remembers.
+    #[must_use]
+    pub fn until_now(self) -> Self {
+        Self {
+            until_now: true,
+            ..self
         }
     }
 
@@ -255,7 +278,7 @@ pub struct Surroundings {
     pub env: EnvLookup,
     /// The proxy for all requests of providers that name none themselves (`http://host:port`). Variables such
     /// as `HTTPS_PROXY` are honoured only if the caller puts them here.
-    pub proxy: Option<secret::Redacted>,
+    pub proxy: Proxies,
 }
 
 impl std::fmt::Debug for Surroundings {
@@ -274,5 +297,11 @@ impl std::fmt::Debug for Surroundings {
 pub fn build(name: &str, config: &ProviderConfig, surroundings: &Surroundings) -> Result<Arc<dyn Provider>> {
     match config.kind {
         config::Kind::Http => Ok(Arc::new(HttpProvider::new(name, config, surroundings)?)),
+        config::Kind::Stripe => Ok(Arc::new(StripeProvider::new(name, config, surroundings)?)),
+        config::Kind::Braintree
+        | config::Kind::Checkout
+        | config::Kind::Mollie
+        | config::Kind::Square
+        | config::Kind::Yookassa => Ok(Arc::new(VendorProvider::new(name, config, surroundings)?)),
     }
 }

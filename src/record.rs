@@ -13,7 +13,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::key::KeyId;
-use crate::time::Timestamp;
+use crate::time::{Stopwatch, Timestamp};
 
 /// State of a row by the database's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -105,6 +105,8 @@ pub struct Record {
     pub last_error: Option<String>,
     /// Summary of the stored response.
     pub response: Option<ResponseSummary>,
+    /// Since the row was read: by so much the ages above have grown.
+    pub read: Stopwatch,
 }
 
 impl Record {
@@ -121,8 +123,8 @@ pub struct ResponseSummary {
     pub status_code: Option<i32>,
     /// The header `content-type`.
     pub content_type: Option<String>,
-    /// Size of the body.
-    pub body_bytes: i64,
-    /// Hex SHA-256 of the body's bytes.
-    pub body_sha256: String,
+    /// Size of the body in bytes; `None` where the connection's role may not read bodies.
+    pub body_bytes: Option<i64>,
+    /// Hex SHA-256 of the body's bytes; `None` where the connection's role may not read bodies.
+    pub body_sha256: Option<String>,
 }

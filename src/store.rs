@@ -2,6 +2,8 @@
 //! No other module writes SQL.
 
 #[cfg(feature = "operate")]
+pub(crate) mod approval;
+#[cfg(feature = "operate")]
 pub(crate) mod bootstrap;
 #[cfg(feature = "operate")]
 mod demo;
@@ -19,8 +21,10 @@ pub(crate) mod migrate;
 #[cfg(feature = "operate")]
 pub(crate) mod purge;
 #[cfg(feature = "operate")]
-mod purge_event;
+pub(crate) mod purge_event;
 mod reserve;
+#[cfg(feature = "operate")]
+pub(crate) mod roles;
 #[cfg(feature = "operate")]
 mod run_event;
 #[cfg(feature = "operate")]
@@ -62,6 +66,8 @@ static STATEMENTS: &[&[Sql]] = &[
     #[cfg(feature = "operate")]
     run_event::STATEMENTS,
     #[cfg(feature = "operate")]
+    approval::STATEMENTS,
+    #[cfg(feature = "operate")]
     session::STATEMENTS,
     #[cfg(feature = "operate")]
     migrate::STATEMENTS,
@@ -93,7 +99,7 @@ impl Store {
     }
 
     fn with_shape(shape: shape::Shape) -> Self {
-        let tables = Tables::new(&shape.schema);
+        let tables = Tables::new(&shape.schema).with_bodies(shape.bodies);
         let statements = STATEMENTS
             .iter()
             .flat_map(|group| group.iter())
@@ -114,6 +120,12 @@ impl Store {
     /// The schema of the tables.
     pub fn schema(&self) -> &str {
         &self.tables.schema
+    }
+
+    /// Whether the connection's role may read stored bodies, as of [`Store::open`]. Where it may not, records come
+    /// without the size and the hash of the body.
+    pub fn reads_bodies(&self) -> bool {
+        self.shape.bodies
     }
 
     /// The name and text of every statement that is sent to the tables.

@@ -4,6 +4,8 @@ use crate::connect::Connection;
 use crate::error::Result;
 use crate::key::KeyId;
 use crate::ops::actor::Actor;
+use crate::ops::history::Filter;
+use crate::ops::list::Order;
 use crate::record::Record;
 use crate::store::event::NewEvent;
 use crate::store::{Event, Executor, Store};
@@ -36,7 +38,7 @@ pub async fn run(
         (true, Some(_)) => store.get_body(executor, id).await?,
         _ => None,
     };
-    let history = store.history(executor, id, MAX_EVENTS).await?;
+    let history = history(executor, store, id).await?;
     Ok(Some(Report {
         record,
         body,
@@ -46,7 +48,9 @@ pub async fn run(
 
 /// What the event log knows of a key, whether or not there is a row: why it is gone.
 pub async fn history(executor: &impl Executor, store: &Store, id: &KeyId) -> Result<Vec<Event>> {
-    store.history(executor, id, MAX_EVENTS).await
+    store
+        .history(executor, &Filter::of(id), Order::Newest, None, MAX_EVENTS)
+        .await
 }
 
 /// Writes into the event log that somebody looks at a body without masks.

@@ -5,6 +5,7 @@
 //! session, and a pooler in transaction mode may stand between (with at least two server connections).
 
 mod plan;
+pub mod roles;
 mod run;
 mod situation;
 

@@ -191,6 +191,8 @@ pub struct Report {
     pub unknown: u64,
     /// Events deleted; with a dry run the events that would be.
     pub events_deleted: u64,
+    /// Whether events are due and were left because the connection's role has no DELETE on `idempotency_event`.
+    pub events_left: bool,
     /// How long it took.
     pub elapsed: Duration,
     /// Why it ended.
@@ -222,6 +224,9 @@ impl std::fmt::Display for Report {
         if self.events_deleted > 0 {
             write!(f, ", and {} events", self.events_deleted)?;
         }
+        if self.events_left {
+            f.write_str("; old events were left, because this database role may not delete them")?;
+        }
         Ok(())
     }
 }
@@ -246,6 +251,7 @@ pub async fn run(
         skipped: 0,
         unknown: 0,
         events_deleted: 0,
+        events_left: false,
         elapsed: Duration::ZERO,
         stopped: Stopped::Done,
         backlog: None,

@@ -25,6 +25,33 @@ pub const DEFAULT_LAG: Duration = Duration::from_mins(1);
 pub enum Kind {
     /// Any API that answers a GET with JSON.
     Http,
+    /// Braintree, over GraphQL.
+    Braintree,
+    /// Checkout.com.
+    Checkout,
+    /// Mollie.
+    Mollie,
+    /// Square.
+    Square,
+    /// Stripe.
+    Stripe,
+    /// YooKassa.
+    Yookassa,
+}
+
+impl Kind {
+    /// As it is written: `http`, `yookassa`, ...
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Braintree => "braintree",
+            Self::Checkout => "checkout",
+            Self::Mollie => "mollie",
+            Self::Square => "square",
+            Self::Stripe => "stripe",
+            Self::Yookassa => "yookassa",
+        }
+    }
 }
 
 /// The section as written; [`build`](super::build) checks it. One flat structure for every kind, so that a
@@ -35,9 +62,18 @@ pub enum Kind {
 pub struct ProviderConfig {
     /// Which adapter.
     pub kind: Kind,
-    /// Where to ask: `{order_id}` stands in the path or the query, and is percent-encoded. Hidden in Debug,
-    /// because a query may hold a secret.
+    /// Where to ask. With `kind = "http"`, `{order_id}` stands in the path or the query, and is percent-encoded;
+    /// for a vendor it is the API's base address, by default that of production. Hidden in Debug, because a
+    /// query may hold a secret.
     pub url: Option<Redacted>,
+    /// A vendor's secret key or token. The adapter makes the header of it.
+    pub secret: Option<HeaderValue>,
+    /// Whose secret it is, where the vendor wants to know: YooKassa's shop id, Braintree's public key.
+    pub account: Option<String>,
+    /// Square's location, since its list shows the payments of one only.
+    pub location: Option<String>,
+    /// Which of Stripe's objects stands for an order: `payment_intent` (by default) or `charge`.
+    pub object: Option<String>,
     /// Headers of the request, credentials among them.
     #[serde(default)]
     pub headers: BTreeMap<String, HeaderValue>,
@@ -55,7 +91,7 @@ pub struct ProviderConfig {
     pub amount: Option<String>,
     /// JSON Pointer below the payment: the currency.
     pub currency: Option<String>,
-    /// JSON Pointer below the payment: our order id. Where it is set, payments of other orders are not taken for
+    /// JSON Pointer below the payment: our order id; for a vendor by default where its API has such a field. Where it is set, payments of other orders are not taken for
     /// ours; set it whenever the provider gives the id back, since some ignore a filter that they do not know.
     #[serde(rename = "match")]
     pub order_id: Option<String>,
@@ -131,6 +167,38 @@ impl ProviderConfig {
         text.map(Pointer::parse)
             .transpose()
             .map_err(|problem| wrong(name, key, problem))
+    }
+
+    /// Refuses keys of other kinds than this one. `own`: those of this kind.
+    pub(super) fn refuse_foreign_keys(&self, name: &str, own: &[&str]) -> Result<()> {
+        let set = [
+            ("headers", !self.headers.is_empty()),
+            ("find", self.find.is_some()),
+            ("status", self.status.is_some()),
+            ("reference", self.reference.is_some()),
+            ("amount", self.amount.is_some()),
+            ("currency", self.currency.is_some()),
+            ("verdicts", self.verdicts.is_some()),
+            ("miss_status", self.miss_status.is_some()),
+            ("absent_is_miss", self.absent_is_miss),
+            ("secret", self.secret.is_some()),
+            ("account", self.account.is_some()),
+            ("location", self.location.is_some()),
+            ("object", self.object.is_some()),
+        ];
+        match set.iter().find(|(key, set)| *set && !own.contains(key)) {
+            Some((key, _)) => {
+                let problem = format!("does not belong to kind {}", self.kind.as_str());
+                Err(wrong(name, key, problem))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// A key that this kind needs.
+    pub(super) fn needed<T>(&self, name: &str, key: &str, value: Option<T>) -> Result<T> {
+        let problem = format!("is missing; a provider of kind {} needs it", self.kind.as_str());
+        value.ok_or_else(|| wrong(name, key, problem))
     }
 
     /// The checked timeout.

@@ -1,19 +1,17 @@
 //! One question over HTTP: within a deadline, tried again where that can help, never redirected, never too big.
 
 use std::error::Error as StdError;
-use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
-use chrono::DateTime;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, DATE, HeaderMap, HeaderName, RETRY_AFTER};
+use base64::Engine as _;
+use chrono::{DateTime, Utc};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName};
 use reqwest::{Client, StatusCode, Url};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
 use tokio::time::{Instant, timeout_at};
 
 use super::Surroundings;
+use super::clock::{date, retry_after};
 use super::config::{ProviderConfig, wrong};
 use super::secret::HeaderValue;
 use crate::error::{Result, chain};
@@ -39,8 +37,45 @@ const TRANSPORT_HEADERS: [&str; 6] = [
 pub(super) struct Fetcher {
     client: Client,
     headers: Vec<(HeaderName, HeaderValue)>,
+    credentials: Option<Credentials>,
     timeout: Duration,
     surroundings: Surroundings,
+}
+
+/// What proves to a vendor who asks. The secret is read at each attempt, so that a rotated one works at once.
+#[derive(Debug)]
+pub(super) enum Credentials {
+    /// `Authorization: Bearer SECRET` (RFC 6750 section 2.1).
+    Bearer(HeaderValue),
+    /// `Authorization: Basic` (RFC 7617).
+    Basic {
+        /// The user: no secret.
+        account: String,
+        /// The password.
+        secret: HeaderValue,
+    },
+}
+
+/// One question. It changes nothing at the provider, so that it may be put again, as a POST too.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) url: Url,
+    /// JSON to be sent with POST; without it the question is a GET.
+    pub(super) body: Option<String>,
+}
+
+impl Request {
+    pub(super) fn get(url: Url) -> Self {
+        Self { url, body: None }
+    }
+
+    /// A question that is put with POST, as GraphQL is.
+    pub(super) fn post(url: Url, body: String) -> Self {
+        Self {
+            url,
+            body: Some(body),
+        }
+    }
 }
 
 /// An answer that can be judged: neither a redirect, nor about credentials, nor about load.
@@ -49,6 +84,8 @@ pub(super) struct Answer {
     pub(super) status: StatusCode,
     /// Whether it calls itself HTML: the page of a gateway, not the API's answer.
     pub(super) html: bool,
+    /// When it was given, by the provider's own clock (RFC 9110 section 6.6.1).
+    pub(super) date: Option<DateTime<Utc>>,
     pub(super) body: Vec<u8>,
 }
 
@@ -115,12 +152,9 @@ impl Fetcher {
             // Half of the time, so that one address that swallows packets leaves time for another attempt.
             .connect_timeout(timeout / 2)
             .user_agent(concat!("idemctl/", env!("CARGO_PKG_VERSION")))
-            .tls_backend_preconfigured(tls(name, config.ca_file.as_deref(), https)?);
-        if let Some(proxy) = config.proxy.as_ref().or(surroundings.proxy.as_ref()) {
-            // The error is not shown: it may quote the address, and so a password.
-            let proxy = reqwest::Proxy::all(proxy.reveal());
-            builder =
-                builder.proxy(proxy.map_err(|_| wrong(name, "proxy", "is no URL such as http://host:3128"))?);
+            .tls_backend_preconfigured(super::tls::client(name, config.ca_file.as_deref(), https)?);
+        for proxy in surroundings.proxy.for_provider(name, config.proxy.as_ref())? {
+            builder = builder.proxy(proxy);
         }
         let client = builder
             .build()
@@ -128,19 +162,39 @@ impl Fetcher {
         Ok(Self {
             client,
             headers,
+            credentials: None,
             timeout,
             surroundings: surroundings.clone(),
         })
+    }
+
+    /// The same with credentials that the adapter makes a header of.
+    pub(super) fn with_credentials(self, credentials: Credentials) -> Self {
+        Self {
+            credentials: Some(credentials),
+            ..self
+        }
+    }
+
+    /// The same with one more header, which is no secret.
+    pub(super) fn with_header(mut self, name: &'static str, value: &str) -> Self {
+        self.headers
+            .push((HeaderName::from_static(name), HeaderValue::plain(value)));
+        self
     }
 
     pub(super) fn timeout(&self) -> Duration {
         self.timeout
     }
 
+    /// When a question that begins now has to be over, however many requests it takes.
+    pub(super) fn deadline(&self) -> Instant {
+        Instant::now() + self.timeout
+    }
+
     /// Puts the question, and again after a growing, random wait or the one that the provider asks for
     /// (RFC 9110 section 10.2.3), as long as the deadline permits.
-    pub(super) async fn get(&self, url: &Url) -> Result<Answer, Trouble> {
-        let deadline = Instant::now() + self.timeout;
+    pub(super) async fn ask(&self, request: &Request, deadline: Instant) -> Result<Answer, Trouble> {
         let mut waits = ExponentialBuilder::default()
             .with_min_delay(Duration::from_millis(100))
             .with_max_delay(Duration::from_secs(5))
@@ -149,7 +203,7 @@ impl Fetcher {
             .build();
         let mut last: Option<Trouble> = None;
         loop {
-            let Ok(attempt) = timeout_at(deadline, self.once(url)).await else {
+            let Ok(attempt) = timeout_at(deadline, self.once(request)).await else {
                 return Err(self.too_late(last));
             };
             let trouble = match attempt {
@@ -180,7 +234,7 @@ impl Fetcher {
         }
     }
 
-    async fn once(&self, url: &Url) -> Attempt {
+    async fn once(&self, request: &Request) -> Attempt {
         let mut headers = HeaderMap::new();
         headers.insert(
             ACCEPT,
@@ -195,10 +249,52 @@ impl Fetcher {
                 }
             }
         }
-        match self.client.get(url.clone()).headers(headers).send().await {
+        match self.authorization().await {
+            Ok(Some(value)) => drop(headers.insert(AUTHORIZATION, value)),
+            Ok(None) => {}
+            Err(problem) => return Attempt::Stop(problem.into()),
+        }
+        let builder = match &request.body {
+            None => self.client.get(request.url.clone()),
+            Some(body) => self
+                .client
+                .post(request.url.clone())
+                .header(CONTENT_TYPE, "application/json")
+                .body(body.clone()),
+        };
+        match builder.headers(headers).send().await {
             Ok(response) => receive(response).await,
             Err(error) => lost(error),
         }
+    }
+}
+
+impl Fetcher {
+    /// The header that the credentials make.
+    async fn authorization(&self) -> Result<Option<reqwest::header::HeaderValue>, String> {
+        let (text, problem) = match &self.credentials {
+            None => return Ok(None),
+            Some(Credentials::Bearer(secret)) => {
+                let secret = secret.text(&self.surroundings).await;
+                let secret = secret.map_err(|problem| format!("the secret cannot be had: {problem}"))?;
+                (
+                    format!("Bearer {secret}"),
+                    "the secret has characters that no header may have",
+                )
+            }
+            Some(Credentials::Basic { account, secret }) => {
+                let secret = secret.text(&self.surroundings).await;
+                let secret = secret.map_err(|problem| format!("the secret cannot be had: {problem}"))?;
+                let pair = base64::engine::general_purpose::STANDARD.encode(format!("{account}:{secret}"));
+                (
+                    format!("Basic {pair}"),
+                    "no header can be made of the account and the secret",
+                )
+            }
+        };
+        let mut value = reqwest::header::HeaderValue::from_str(&text).map_err(|_| problem.to_owned())?;
+        value.set_sensitive(true);
+        Ok(Some(value))
     }
 }
 
@@ -230,6 +326,7 @@ async fn receive(mut response: reqwest::Response) -> Attempt {
         let kind = value.to_str().unwrap_or_default().to_ascii_lowercase();
         kind.starts_with("text/html") || kind.starts_with("application/xhtml")
     });
+    let date = date(response.headers());
     let mut body = Vec::new();
     loop {
         match response.chunk().await {
@@ -237,7 +334,14 @@ async fn receive(mut response: reqwest::Response) -> Attempt {
                 return Attempt::Stop(format!("the answer is longer than {MAX_BODY_BYTES} bytes").into());
             }
             Ok(Some(chunk)) => body.extend_from_slice(&chunk),
-            Ok(None) => return Attempt::Done(Answer { status, html, body }),
+            Ok(None) => {
+                return Attempt::Done(Answer {
+                    status,
+                    html,
+                    date,
+                    body,
+                });
+            }
             Err(error) => return lost(error),
         }
     }
@@ -263,96 +367,4 @@ fn is_tls(error: &(dyn StdError + 'static)) -> bool {
     error.is::<rustls::Error>()
         || wrapped.is_some_and(|inner| is_tls(inner))
         || error.source().is_some_and(is_tls)
-}
-
-/// `Retry-After` in seconds, or as a date, which is compared with the answer's own `Date`: our clock decides
-/// nothing.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // Digits that do not fit are a very long time.
-        return Some(Duration::from_secs(text.parse().unwrap_or(u64::MAX)).min(crate::duration::MAX));
-    }
-    let date = DateTime::parse_from_rfc2822(text).ok()?;
-    let now = DateTime::parse_from_rfc2822(headers.get(DATE)?.to_str().ok()?).ok()?;
-    (date - now)
-        .to_std()
-        .ok()
-        .map(|wait| wait.min(crate::duration::MAX))
-}
-
-/// ring's cryptography, the system's certificates and those of `ca_file`.
-fn tls(name: &str, ca_file: Option<&Path>, https: bool) -> Result<rustls::ClientConfig> {
-    let mut roots = rustls::RootCertStore::empty();
-    if https {
-        let system = rustls_native_certs::load_native_certs();
-        // Stores of systems hold a broken certificate now and then; the others are still good.
-        let _counts = roots.add_parsable_certificates(system.certs);
-    }
-    if let Some(path) = ca_file {
-        let fail = |problem: String| wrong(name, "ca_file", format!("({}) {problem}", path.display()));
-        let certificates =
-            CertificateDer::pem_file_iter(path).map_err(|error| fail(format!("cannot be read: {error}")))?;
-        let mut count = 0;
-        for certificate in certificates {
-            let certificate = certificate.map_err(|error| fail(format!("cannot be read: {error}")))?;
-            roots
-                .add(certificate)
-                .map_err(|error| fail(format!("has a certificate that cannot be used: {error}")))?;
-            count += 1;
-        }
-        if count == 0 {
-            return Err(fail("has no certificate in PEM form".to_owned()));
-        }
-    }
-    if https && roots.is_empty() {
-        return Err(wrong(
-            name,
-            "ca_file",
-            "is not set, and the system has no certificates to trust",
-        ));
-    }
-    let builder =
-        rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| wrong(name, "url", format!("cannot be used: {error}")))?;
-    Ok(builder.with_root_certificates(roots).with_no_client_auth())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn retry_after_is_seconds_or_a_date_against_the_answers_own_date() {
-        let now = "Sun, 29 Nov 2026 12:00:00 GMT";
-        for (value, date, expected) in [
-            ("120", None, Some(120)),
-            ("0", None, Some(0)),
-            (
-                "99999999999999999999999",
-                None,
-                Some(crate::duration::MAX.as_secs()),
-            ),
-            ("Sun, 29 Nov 2026 12:01:30 GMT", Some(now), Some(90)),
-            ("Sun, 29 Nov 2026 11:00:00 GMT", Some(now), None),
-            ("Sun, 29 Nov 2026 12:01:30 GMT", None, None),
-            ("-5", None, None),
-            ("1.5", None, None),
-            ("soon", Some(now), None),
-            ("", None, None),
-        ] {
-            let mut headers = HeaderMap::new();
-            headers.insert(RETRY_AFTER, value.parse().unwrap());
-            if let Some(date) = date {
-                headers.insert(DATE, date.parse().unwrap());
-            }
-            assert_eq!(
-                retry_after(&headers),
-                expected.map(Duration::from_secs),
-                "{value}"
-            );
-        }
-        assert_eq!(retry_after(&HeaderMap::new()), None);
-    }
 }

@@ -1,17 +1,12 @@
 //! The adapter for any API that answers a GET with JSON, told by the configuration what its answers mean.
 
-use std::collections::BTreeMap;
-
-use serde_json::value::RawValue;
-
-use super::config::{DEFAULT_LAG, ProviderConfig, ResponseConfig, wrong};
-use super::fetch::{Answer, Fetcher, Trouble};
-use super::template::Template;
+use super::config::{DEFAULT_LAG, ProviderConfig, wrong};
+use super::fetch::{Answer, Fetcher, Request};
+use super::judge::{Fields, Judge};
+use super::template::ResponseTemplate;
 use super::url::UrlTemplate;
-use super::{
-    Facts, LookUp, Payment, Provider, ProviderStatus, StatusFuture, StatusQuery, Surroundings, Verdict,
-};
-use crate::error::{Error, Result};
+use super::{Facts, LookUp, Payment, Provider, ProviderStatus, StatusFuture, StatusQuery, Surroundings};
+use crate::error::Result;
 use crate::fingerprint::json::{self, Pointer, Value};
 use crate::key::check_name;
 use crate::response::Response;
@@ -24,22 +19,31 @@ pub struct HttpProvider {
     url: UrlTemplate,
     fetcher: Fetcher,
     reading: Reading,
-    response: Option<(u16, Template)>,
+    judge: Judge,
+    response: Option<ResponseTemplate>,
 }
 
 /// How an answer is read.
 #[derive(Debug)]
 struct Reading {
     find: Pointer,
-    status: Pointer,
-    reference: Option<Pointer>,
-    amount: Option<Pointer>,
-    currency: Option<Pointer>,
     order_id: Option<Pointer>,
-    verdicts: BTreeMap<String, Verdict>,
     miss_status: Vec<u16>,
     absent_is_miss: bool,
 }
+
+/// The keys that only this kind has.
+const HTTP_KEYS: [&str; 9] = [
+    "headers",
+    "find",
+    "status",
+    "reference",
+    "amount",
+    "currency",
+    "verdicts",
+    "miss_status",
+    "absent_is_miss",
+];
 
 /// What an answer holds for an order.
 enum Found {
@@ -53,9 +57,10 @@ enum Found {
 impl HttpProvider {
     /// Checks the section and prepares the client.
     ///
-    /// Returns [`Error::Settings`] naming the key that is absent or wrong.
+    /// Returns [`Error::Settings`](crate::error::Error::Settings) naming the key that is absent or wrong.
     pub fn new(name: &str, config: &ProviderConfig, surroundings: &Surroundings) -> Result<Self> {
         check_name("provider", name)?;
+        config.refuse_foreign_keys(name, &HTTP_KEYS)?;
         let missing = |key: &str| wrong(name, key, "is missing; a provider of kind http needs it");
         let url = config.url.as_ref().ok_or_else(|| missing("url"))?;
         let url = UrlTemplate::parse(url.reveal(), config.allow_http)
@@ -76,30 +81,35 @@ impl HttpProvider {
         let reading = Reading {
             find: ProviderConfig::pointer(name, "find", Some(config.find.as_deref().unwrap_or("")))?
                 .ok_or_else(|| missing("find"))?,
-            status: pointer("status", &config.status)?.ok_or_else(|| missing("status"))?,
-            reference: pointer("reference", &config.reference)?,
-            amount: pointer("amount", &config.amount)?,
-            currency: pointer("currency", &config.currency)?,
             order_id: pointer("match", &config.order_id)?,
-            verdicts: config
+            miss_status: miss_status(name, config.miss_status.as_deref(), url.is_in_path())?,
+            absent_is_miss: config.absent_is_miss,
+        };
+        let judge = Judge {
+            name: name.to_owned(),
+            look_up: facts.look_up,
+            fields: Fields {
+                status: pointer("status", &config.status)?.ok_or_else(|| missing("status"))?,
+                reference: pointer("reference", &config.reference)?,
+                amount: pointer("amount", &config.amount)?,
+                currency: pointer("currency", &config.currency)?,
+            },
+            words: config
                 .verdicts
                 .as_ref()
                 .ok_or_else(|| missing("verdicts"))?
                 .checked(name)?,
-            miss_status: miss_status(name, config.miss_status.as_deref(), url.is_in_path())?,
-            absent_is_miss: config.absent_is_miss,
+            special: None,
+            unlisted: format!("providers.{name}.verdicts does not list"),
         };
-        let response = config
-            .response
-            .as_ref()
-            .map(|response| template(name, response))
-            .transpose()?;
+        let response = ResponseTemplate::of(name, config.response.as_ref())?;
         Ok(Self {
             name: name.to_owned(),
             facts,
             url,
             fetcher,
             reading,
+            judge,
             response,
         })
     }
@@ -107,13 +117,23 @@ impl HttpProvider {
     async fn ask(&self, query: &StatusQuery) -> ProviderStatus {
         let asked = format!("GET {}", self.url.origin());
         if let Err(error) = check_name("order_id", &query.order_id) {
-            return self.unknown(query, format!("{asked}: not sent"), error.to_string().into());
+            return self
+                .judge
+                .unknown(query, format!("{asked}: not sent"), error.to_string().into());
         }
         let url = match self.url.fill(&query.order_id) {
             Ok(url) => url,
-            Err(problem) => return self.unknown(query, format!("{asked}: not sent"), problem.into()),
+            Err(problem) => {
+                return self
+                    .judge
+                    .unknown(query, format!("{asked}: not sent"), problem.into());
+            }
         };
-        match self.fetcher.get(&url).await {
+        match self
+            .fetcher
+            .ask(&Request::get(url), self.fetcher.deadline())
+            .await
+        {
             Ok(answer) => self.judge(
                 query,
                 &format!("{asked}: HTTP {}", answer.status.as_u16()),
@@ -121,105 +141,20 @@ impl HttpProvider {
             ),
             Err(trouble) => ProviderStatus {
                 answered: false,
-                ..self.unknown(query, format!("{asked}: no answer that can be judged"), trouble)
+                ..self
+                    .judge
+                    .unknown(query, format!("{asked}: no answer that can be judged"), trouble)
             },
         }
     }
 
     fn judge(&self, query: &StatusQuery, evidence: &str, answer: &Answer) -> ProviderStatus {
+        let judge = &self.judge;
         match self.reading.find(answer, &query.order_id) {
-            Found::Miss(what) => self.miss(query, format!("{evidence}, {what}")),
-            Found::Unclear(reason) => self.unknown(query, evidence.to_owned(), reason.into()),
-            Found::One(payment) => self.payment(query, format!("{evidence}, one payment"), payment),
+            Found::Miss(what) => judge.miss(query, format!("{evidence}, {what}")),
+            Found::Unclear(reason) => judge.unknown(query, evidence.to_owned(), reason.into()),
+            Found::One(payment) => judge.payment(query, format!("{evidence}, one payment"), payment),
         }
-    }
-
-    /// Nothing was found, which proves something only when the provider has had the time to show it.
-    fn miss(&self, query: &StatusQuery, evidence: String) -> ProviderStatus {
-        let LookUp::Exact { lag } = self.facts.look_up else {
-            return self.unknown(query, evidence, "the look-up is not exact".to_owned().into());
-        };
-        let Some(age) = query.attempted_at_age else {
-            let reason = "no payment was found, which proves nothing while it is not known when the last attempt began";
-            return self.unknown(query, evidence, reason.to_owned().into());
-        };
-        if age < lag {
-            let reason = format!(
-                "no payment was found, which proves nothing until {} after the last attempt",
-                crate::duration::format(lag)
-            );
-            return self.unknown(
-                query,
-                evidence,
-                Trouble {
-                    reason,
-                    not_before: Some(lag.saturating_sub(age)),
-                },
-            );
-        }
-        ProviderStatus::new(&self.name, &query.order_id, Verdict::NotCharged, evidence)
-    }
-
-    fn payment(&self, query: &StatusQuery, evidence: String, payment: Value) -> ProviderStatus {
-        let Reading {
-            status,
-            reference,
-            amount,
-            currency,
-            verdicts,
-            ..
-        } = &self.reading;
-        let scalar = |pointer: &Option<Pointer>| pointer.as_ref()?.find(&payment)?.scalar_text();
-        let raw_status = status.find(&payment).and_then(Value::scalar_text);
-        let mut answer = match raw_status.as_ref().map(|raw| (raw, verdicts.get(raw))) {
-            Some((_, Some(Verdict::NotCharged))) => self.not_charged(query, evidence),
-            Some((_, Some(verdict))) => ProviderStatus::new(&self.name, &query.order_id, *verdict, evidence),
-            Some((raw, None)) => {
-                let reason = format!(
-                    "the payment has the status {raw:?}, which providers.{}.verdicts does not list",
-                    self.name
-                );
-                self.unknown(query, evidence, reason.into())
-            }
-            None => self.unknown(
-                query,
-                evidence,
-                format!("the payment has no status at {:?}", status.to_string()).into(),
-            ),
-        };
-        answer.reference = scalar(reference);
-        answer.currency = scalar(currency);
-        answer.amount = amount.as_ref().and_then(|pointer| exact(pointer.find(&payment)?));
-        answer.raw_status = raw_status;
-        answer.payment = Some(Payment(payment));
-        answer
-    }
-
-    /// The payment that was found failed; but unless it is known to be of the only attempt, a later one may not
-    /// be visible yet.
-    fn not_charged(&self, query: &StatusQuery, evidence: String) -> ProviderStatus {
-        let LookUp::Exact { lag } = self.facts.look_up else {
-            return self.unknown(query, evidence, "the look-up is not exact".to_owned().into());
-        };
-        let settled = query.attempts == Some(1) || query.attempted_at_age.is_some_and(|age| age >= lag);
-        if settled {
-            return ProviderStatus::new(&self.name, &query.order_id, Verdict::NotCharged, evidence);
-        }
-        let trouble = Trouble {
-            reason: format!(
-                "an attempt failed, but unless it was the only one, a later one may not be visible until {} after it",
-                crate::duration::format(lag)
-            ),
-            not_before: query.attempted_at_age.map(|age| lag.saturating_sub(age)),
-        };
-        self.unknown(query, evidence, trouble)
-    }
-
-    fn unknown(&self, query: &StatusQuery, evidence: String, trouble: Trouble) -> ProviderStatus {
-        let mut status = ProviderStatus::new(&self.name, &query.order_id, Verdict::Unknown, evidence);
-        status.reason = Some(trouble.reason);
-        status.not_before = trouble.not_before;
-        status
     }
 }
 
@@ -237,15 +172,10 @@ impl Provider for HttpProvider {
     }
 
     fn response(&self, payment: &Payment) -> Result<Option<Response>> {
-        let Some((status_code, template)) = &self.response else {
-            return Ok(None);
-        };
-        let body = template.fill(&payment.0).map_err(|problem| Error::Local {
-            what: format!("providers.{}.response cannot be filled: {problem}", self.name),
-        })?;
-        Response::new(*status_code, body)?
-            .with_header("content-type", "application/json")
-            .map(Some)
+        self.response
+            .as_ref()
+            .map(|response| response.fill(&self.name, payment))
+            .transpose()
     }
 }
 
@@ -307,12 +237,6 @@ impl Reading {
     }
 }
 
-/// The text of a number or string, digit for digit.
-fn exact(value: &Value) -> Option<Box<RawValue>> {
-    matches!(value, Value::Number(_) | Value::String(_))
-        .then(|| RawValue::from_string(value.compact()).ok())?
-}
-
 fn miss_status(name: &str, given: Option<&[u16]>, in_path: bool) -> Result<Vec<u16>> {
     let given = given.unwrap_or(if in_path { &[404] } else { &[] });
     for code in given {
@@ -326,17 +250,4 @@ fn miss_status(name: &str, given: Option<&[u16]>, in_path: bool) -> Result<Vec<u
         }
     }
     Ok(given.to_vec())
-}
-
-fn template(name: &str, response: &ResponseConfig) -> Result<(u16, Template)> {
-    let ResponseConfig { status_code, body } = response;
-    if !(200..=599).contains(status_code) {
-        return Err(wrong(
-            name,
-            "response.status_code",
-            format!("is {status_code}; give 200 to 599"),
-        ));
-    }
-    let template = Template::parse(body).map_err(|problem| wrong(name, "response.body", problem))?;
-    Ok((*status_code, template))
 }

@@ -71,37 +71,43 @@ impl HeaderValue {
         }
     }
 
-    /// Reads the value as it is now. Returns why it cannot be had, without any part of it.
+    /// Reads the value as it is now, as a header's. Returns why it cannot be had, without any part of it.
     pub(super) async fn read(
         &self,
         surroundings: &Surroundings,
     ) -> Result<reqwest::header::HeaderValue, String> {
-        let (secret, origin) = match &self.source {
-            Source::Plain(value) => (value.reveal().to_owned(), "the configured value".to_owned()),
-            Source::Env(name) => {
-                let origin = format!("the environment variable {name}");
-                match (surroundings.env)(name) {
-                    Some(value) => (value, origin),
-                    None => return Err(format!("{origin} is not set")),
-                }
-            }
-            Source::File(path) => {
-                let origin = format!("the file {}", path.display());
-                (
-                    read_file(path)
-                        .await
-                        .map_err(|problem| format!("{origin} {problem}"))?,
-                    origin,
-                )
-            }
+        let mut value = reqwest::header::HeaderValue::from_str(&self.text(surroundings).await?)
+            .map_err(|_| format!("{} has characters that no header may have", self.origin()))?;
+        value.set_sensitive(true);
+        Ok(value)
+    }
+
+    /// Reads the value as it is now. Returns why it cannot be had, without any part of it.
+    pub(super) async fn text(&self, surroundings: &Surroundings) -> Result<String, String> {
+        let origin = self.origin();
+        let secret = match &self.source {
+            Source::Plain(value) => value.reveal().to_owned(),
+            Source::Env(name) => match (surroundings.env)(name) {
+                Some(value) => value,
+                None => return Err(format!("{origin} is not set")),
+            },
+            Source::File(path) => read_file(path)
+                .await
+                .map_err(|problem| format!("{origin} {problem}"))?,
         };
         if secret.is_empty() {
             return Err(format!("{origin} is empty"));
         }
-        let mut value = reqwest::header::HeaderValue::from_str(&format!("{}{secret}", self.prefix))
-            .map_err(|_| format!("{origin} has characters that no header may have"))?;
-        value.set_sensitive(true);
-        Ok(value)
+        Ok(format!("{}{secret}", self.prefix))
+    }
+
+    /// Where the value stands, for messages.
+    fn origin(&self) -> String {
+        match &self.source {
+            Source::Plain(_) => "the configured value".to_owned(),
+            Source::Env(name) => format!("the environment variable {name}"),
+            Source::File(path) => format!("the file {}", path.display()),
+        }
     }
 }
 

@@ -2,7 +2,47 @@
 
 use std::collections::BTreeMap;
 
+use super::Payment;
+use super::config::{ResponseConfig, wrong};
+use crate::error::{Error, Result};
 use crate::fingerprint::json::{Pointer, Value};
+use crate::response::Response;
+
+/// The response to store for a payment: `providers.NAME.response`.
+#[derive(Debug, Clone)]
+pub(super) struct ResponseTemplate {
+    status_code: u16,
+    body: Template,
+}
+
+impl ResponseTemplate {
+    /// Checks the section, if there is one.
+    pub(super) fn of(name: &str, config: Option<&ResponseConfig>) -> Result<Option<Self>> {
+        let Some(ResponseConfig { status_code, body }) = config else {
+            return Ok(None);
+        };
+        if !(200..=599).contains(status_code) {
+            return Err(wrong(
+                name,
+                "response.status_code",
+                format!("is {status_code}; give 200 to 599"),
+            ));
+        }
+        let body = Template::parse(body).map_err(|problem| wrong(name, "response.body", problem))?;
+        Ok(Some(Self {
+            status_code: *status_code,
+            body,
+        }))
+    }
+
+    /// The response for one payment.
+    pub(super) fn fill(&self, name: &str, payment: &Payment) -> Result<Response> {
+        let body = self.body.fill(&payment.0).map_err(|problem| Error::Local {
+            what: format!("providers.{name}.response cannot be filled: {problem}"),
+        })?;
+        Response::new(self.status_code, body)?.with_header("content-type", "application/json")
+    }
+}
 
 /// A checked body. `"{/id}"` takes the value at that JSON Pointer of the payment as it is (`{}` all of it);
 /// within a longer string only strings, numbers and booleans can stand. `{{` and `}}` are braces.
@@ -26,17 +66,17 @@ enum Part {
 
 impl Template {
     /// Reads a template; otherwise says where in it what is wrong.
-    pub(super) fn parse(body: &serde_json::Value) -> Result<Self, String> {
+    pub(super) fn parse(body: &serde_json::Value) -> std::result::Result<Self, String> {
         node(body, "").map(Self)
     }
 
     /// The body for one payment; otherwise what the payment lacks.
-    pub(super) fn fill(&self, payment: &Value) -> Result<String, String> {
+    pub(super) fn fill(&self, payment: &Value) -> std::result::Result<String, String> {
         Ok(fill(&self.0, payment)?.compact())
     }
 }
 
-fn node(value: &serde_json::Value, at: &str) -> Result<Node, String> {
+fn node(value: &serde_json::Value, at: &str) -> std::result::Result<Node, String> {
     Ok(match value {
         serde_json::Value::Null => Node::Literal(Value::Null),
         serde_json::Value::Bool(bool) => Node::Literal(Value::Bool(*bool)),
@@ -47,7 +87,7 @@ fn node(value: &serde_json::Value, at: &str) -> Result<Node, String> {
                 .iter()
                 .enumerate()
                 .map(|(i, element)| node(element, &format!("{at}[{i}]")));
-            Node::Array(nodes.collect::<Result<_, _>>()?)
+            Node::Array(nodes.collect::<std::result::Result<_, _>>()?)
         }
         serde_json::Value::Object(members) => {
             // This is how the toml crate hands over a date, which JSON does not have.
@@ -57,12 +97,12 @@ fn node(value: &serde_json::Value, at: &str) -> Result<Node, String> {
             let nodes = members
                 .iter()
                 .map(|(name, value)| Ok((name.clone(), node(value, &format!("{at}.{name}"))?)));
-            Node::Object(nodes.collect::<Result<_, String>>()?)
+            Node::Object(nodes.collect::<std::result::Result<_, String>>()?)
         }
     })
 }
 
-fn string(text: &str) -> Result<Node, String> {
+fn string(text: &str) -> std::result::Result<Node, String> {
     let mut parts = Vec::new();
     let mut literal = String::new();
     let mut rest = text;
@@ -99,7 +139,7 @@ fn string(text: &str) -> Result<Node, String> {
     }
 }
 
-fn fill(node: &Node, payment: &Value) -> Result<Value, String> {
+fn fill(node: &Node, payment: &Value) -> std::result::Result<Value, String> {
     let find = |pointer: &Pointer| {
         pointer
             .find(payment)
@@ -129,13 +169,13 @@ fn fill(node: &Node, payment: &Value) -> Result<Value, String> {
             nodes
                 .iter()
                 .map(|node| fill(node, payment))
-                .collect::<Result<_, _>>()?,
+                .collect::<std::result::Result<_, _>>()?,
         ),
         Node::Object(nodes) => {
             let members = nodes
                 .iter()
                 .map(|(name, node)| Ok((name.clone(), fill(node, payment)?)));
-            Value::Object(members.collect::<Result<_, String>>()?)
+            Value::Object(members.collect::<std::result::Result<_, String>>()?)
         }
     })
 }
@@ -145,7 +185,7 @@ mod tests {
     use super::*;
     use crate::fingerprint::json;
 
-    fn filled(template: &str, payment: &str) -> Result<String, String> {
+    fn filled(template: &str, payment: &str) -> std::result::Result<String, String> {
         let template = Template::parse(&serde_json::from_str(template).unwrap())?;
         template.fill(&json::parse(payment.as_bytes()).unwrap())
     }

@@ -26,27 +26,11 @@ pub(super) struct UrlTemplate {
 impl UrlTemplate {
     /// Checks the address; otherwise says what is wrong, to follow the name of the setting.
     pub(super) fn parse(text: &str, allow_http: bool) -> Result<Self, String> {
-        if text
-            .chars()
-            .any(|c| c.is_control() || c.is_whitespace() || c == '\\')
-        {
-            return Err("has a blank, a control character or a backslash".to_owned());
-        }
         let Some(place) = text.find(PLACE) else {
+            check_text(text)?;
             return Err(format!("has no {PLACE} where the order id goes"));
         };
-        let Some(rest) = text
-            .strip_prefix("https://")
-            .or_else(|| text.strip_prefix("http://"))
-        else {
-            return Err("does not begin with https:// or http://".to_owned());
-        };
-        let authority_end = text.len() - rest.len() + rest.find(['/', '?', '#']).unwrap_or(rest.len());
-        if rest.starts_with(['/', '?', '#']) {
-            // URL parsers skip further slashes, so that the path's first segment would become the host.
-            return Err("has no host".to_owned());
-        }
-        if place < authority_end {
+        if place < check_text(text)? {
             return Err(format!(
                 "has {PLACE} in its host; it may stand in the path or in the query"
             ));
@@ -54,25 +38,11 @@ impl UrlTemplate {
         if text.replace(PLACE, "").contains(['{', '}']) {
             return Err(format!("has a brace that does not belong to {PLACE}"));
         }
-        // The error of the parser does not quote the text.
-        let url =
-            Url::parse(&text.replace(PLACE, "x")).map_err(|error| format!("cannot be read: {error}"))?;
-        if !url.username().is_empty() || url.password().is_some() {
-            return Err("has a user or password; put credentials into `headers`".to_owned());
-        }
-        if url.fragment().is_some() {
-            return Err("has a fragment (#), which is never sent".to_owned());
-        }
-        let https = url.scheme() == "https";
-        if url.scheme() == "http" && !is_loopback(&url) && !allow_http {
-            return Err("is plain http to another machine: anybody on the way can read the credentials and forge the \
-                        answer; use https, or set allow_http = true"
-                .to_owned());
-        }
+        let url = check_url(&text.replace(PLACE, "x"), "`headers`", allow_http)?;
         Ok(Self {
             text: text.to_owned(),
             origin: url.origin().ascii_serialization(),
-            https,
+            https: url.scheme() == "https",
             in_path: url_path_has_place(text),
         })
     }
@@ -120,6 +90,103 @@ impl std::fmt::Debug for UrlTemplate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "UrlTemplate({})", self.origin)
     }
+}
+
+/// A checked address that the adapter of a vendor adds paths and queries to.
+#[derive(Clone)]
+pub(super) struct BaseUrl {
+    /// Without a slash at its end.
+    text: String,
+    origin: String,
+    https: bool,
+}
+
+impl BaseUrl {
+    /// Checks the address; otherwise says what is wrong, to follow the name of the setting.
+    pub(super) fn parse(text: &str, allow_http: bool) -> Result<Self, String> {
+        check_text(text)?;
+        if text.contains(['{', '}', '?']) {
+            return Err(
+                "has a brace or a query; give the address alone, such as https://api.example.com".to_owned(),
+            );
+        }
+        let url = check_url(text, "`secret`", allow_http)?;
+        Ok(Self {
+            text: text.trim_end_matches('/').to_owned(),
+            origin: url.origin().ascii_serialization(),
+            https: url.scheme() == "https",
+        })
+    }
+
+    /// The address with a path of ours (`/v3/payments`) and a query whose values nothing can break out of.
+    pub(super) fn with(&self, path: &str, query: &[(&str, &str)]) -> Result<Url, String> {
+        let mut text = format!("{}{path}", self.text);
+        for (i, (name, value)) in query.iter().enumerate() {
+            text.push(if i == 0 { '?' } else { '&' });
+            text.push_str(name);
+            text.push('=');
+            text.extend(utf8_percent_encode(value, ENCODED));
+        }
+        Url::parse(&text).map_err(|error| format!("no URL comes of it: {error}"))
+    }
+
+    /// Scheme, host and port.
+    pub(super) fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    pub(super) fn is_https(&self) -> bool {
+        self.https
+    }
+}
+
+impl std::fmt::Debug for BaseUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "BaseUrl({})", self.origin)
+    }
+}
+
+/// What can be said before the parser smooths it over; gives where the authority ends.
+fn check_text(text: &str) -> Result<usize, String> {
+    if text
+        .chars()
+        .any(|c| c.is_control() || c.is_whitespace() || c == '\\')
+    {
+        return Err("has a blank, a control character or a backslash".to_owned());
+    }
+    let Some(rest) = text
+        .strip_prefix("https://")
+        .or_else(|| text.strip_prefix("http://"))
+    else {
+        return Err("does not begin with https:// or http://".to_owned());
+    };
+    if rest.is_empty() || rest.starts_with(['/', '?', '#']) {
+        // URL parsers skip further slashes, so that the path's first segment would become the host.
+        return Err("has no host".to_owned());
+    }
+    Ok(text.len() - rest.len() + rest.find(['/', '?', '#']).unwrap_or(rest.len()))
+}
+
+/// Parses an address and checks that it keeps what is sent to it. `credentials`: where they belong instead.
+fn check_url(text: &str, credentials: &str, allow_http: bool) -> Result<Url, String> {
+    // The error of the parser does not quote the text.
+    let url = Url::parse(text).map_err(|error| format!("cannot be read: {error}"))?;
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(format!(
+            "has a user or password; put credentials into {credentials}"
+        ));
+    }
+    if url.fragment().is_some() {
+        return Err("has a fragment (#), which is never sent".to_owned());
+    }
+    if url.scheme() == "http" && !is_loopback(&url) && !allow_http {
+        return Err(
+            "is plain http to another machine: anybody on the way can read the credentials and forge the \
+                    answer; use https, or set allow_http = true"
+                .to_owned(),
+        );
+    }
+    Ok(url)
 }
 
 fn is_loopback(url: &Url) -> bool {

@@ -1,6 +1,8 @@
 //! The event log: appended in the same transaction as the change that it describes.
 
+use serde::Serialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
@@ -8,6 +10,8 @@ use super::{Executor, Sql, Store, one_row};
 use crate::error::{Error, Result};
 use crate::key::KeyId;
 use crate::ops::actor::Actor;
+use crate::ops::history::{Filter, When};
+use crate::ops::list::Order;
 use crate::time::Timestamp;
 
 /// A row of the table `k` as the event log keeps it: everything but the response's bytes.
@@ -59,27 +63,100 @@ select ",
     types: &[Type::TEXT, Type::TEXT],
 };
 
-const HISTORY: Sql = Sql {
-    name: "history",
-    text: "-- idemctl:history
-select e.id, e.at, e.action, e.db_user, e.os_user, e.host, e.reason, e.before::text as before,
-       e.after::text as after, e.details::text as details
+/// Conditions that are always there and say nothing while their parameter is null, as in the list of keys.
+///
+/// `$order` is what is sorted by: the number as it stands is the primary key's own order, which pages through any
+/// length of log. Of one key there are few events, and a planner that hopes to meet them early on that way would
+/// read the whole log for them; an order that no index has leaves it the index over the keys.
+macro_rules! history {
+    ($name:literal, $compare:literal, $direction:literal, $order:literal) => {
+        concat!(
+            "-- idemctl:",
+            $name,
+            "
+select e.id, e.at, e.client_id, e.key, e.action, e.db_user, e.os_user, e.host, e.reason,
+       e.before::text as before, e.after::text as after, e.details::text as details
   from {events} e
- where e.client_id = $1 and e.key = $2
- order by e.id desc
- limit $3",
-    types: &[Type::TEXT, Type::TEXT, Type::INT8],
+ where ($1::text is null or e.client_id = $1)
+   and ($2::text is null or e.key = $2)
+   and ($3::text[] is null or e.action = any($3))
+   and ($4::text is null or e.db_user = $4 or e.os_user = $4)
+   and ($5::timestamptz is null or e.at >= $5)
+   and ($6::float8 is null or e.at >= now() - make_interval(secs => $6))
+   and ($7::timestamptz is null or e.at < $7)
+   and ($8::float8 is null or e.at < now() - make_interval(secs => $8))
+   and ($9::int8 is null or ",
+            $order,
+            " ",
+            $compare,
+            " $9)
+ order by ",
+            $order,
+            " ",
+            $direction,
+            "
+ limit $10"
+        )
+    };
+}
+
+const HISTORY_TYPES: &[Type] = &[
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT_ARRAY,
+    Type::TEXT,
+    Type::TIMESTAMPTZ,
+    Type::FLOAT8,
+    Type::TIMESTAMPTZ,
+    Type::FLOAT8,
+    Type::INT8,
+    Type::INT8,
+];
+
+const HISTORY_NEWEST: Sql = Sql {
+    name: "history_newest",
+    text: history!("history_newest", "<", "desc", "e.id"),
+    types: HISTORY_TYPES,
 };
 
-pub(crate) const STATEMENTS: &[Sql] = &[APPEND_EVENT, SNAPSHOT, HISTORY];
+const HISTORY_OLDEST: Sql = Sql {
+    name: "history_oldest",
+    text: history!("history_oldest", ">", "asc", "e.id"),
+    types: HISTORY_TYPES,
+};
 
-/// One entry of the event log.
-#[derive(Debug, Clone)]
+const HISTORY_KEY_NEWEST: Sql = Sql {
+    name: "history_key_newest",
+    text: history!("history_key_newest", "<", "desc", "e.id + 0"),
+    types: HISTORY_TYPES,
+};
+
+const HISTORY_KEY_OLDEST: Sql = Sql {
+    name: "history_key_oldest",
+    text: history!("history_key_oldest", ">", "asc", "e.id + 0"),
+    types: HISTORY_TYPES,
+};
+
+pub(crate) const STATEMENTS: &[Sql] = &[
+    APPEND_EVENT,
+    SNAPSHOT,
+    HISTORY_NEWEST,
+    HISTORY_OLDEST,
+    HISTORY_KEY_NEWEST,
+    HISTORY_KEY_OLDEST,
+];
+
+/// One entry of the event log, as `-o json` shows it too.
+#[derive(Debug, Clone, Serialize)]
 pub struct Event {
     /// Its number; later events have higher ones.
     pub id: i64,
     /// When, by the database's clock.
     pub at: Timestamp,
+    /// Client of the key; `None` for what concerned many rows, such as a purge.
+    pub client_id: Option<String>,
+    /// The key.
+    pub key: Option<String>,
     /// The verb.
     pub action: String,
     /// Session user of the database.
@@ -90,12 +167,12 @@ pub struct Event {
     pub host: Option<String>,
     /// Why.
     pub reason: Option<String>,
-    /// The row before, without the response's bytes.
-    pub before: Option<Value>,
+    /// The row before, without the response's bytes; in the database's own spelling of JSON.
+    pub before: Option<Box<RawValue>>,
     /// The row after; `None` when it is gone.
-    pub after: Option<Value>,
+    pub after: Option<Box<RawValue>>,
     /// What else belongs to the verb.
-    pub details: Option<Value>,
+    pub details: Option<Box<RawValue>>,
 }
 
 /// An event that is about to be written.
@@ -175,19 +252,43 @@ impl Store {
 }
 
 impl Store {
-    /// Events of one key, newest first.
+    /// At most `limit` events behind the one with the number `after`.
     pub(crate) async fn history(
         &self,
         executor: &impl Executor,
-        id: &KeyId,
+        filter: &Filter,
+        order: Order,
+        after: Option<i64>,
         limit: u32,
     ) -> Result<Vec<Event>> {
+        let sql = match (filter.key.is_some(), order) {
+            (false, Order::Newest) => &HISTORY_NEWEST,
+            (false, Order::Oldest) => &HISTORY_OLDEST,
+            (true, Order::Newest) => &HISTORY_KEY_NEWEST,
+            (true, Order::Oldest) => &HISTORY_KEY_OLDEST,
+        };
+        let actions = (!filter.actions.is_empty()).then_some(&filter.actions);
+        let ago = |when: &Option<When>| match when {
+            Some(When::Ago(age)) => Some(age.as_secs_f64()),
+            _ => None,
+        };
+        let at = |when: &Option<When>| match when {
+            Some(When::At(time)) => Some(*time),
+            _ => None,
+        };
         let answer = executor
             .run(
-                self.statement(&HISTORY),
+                self.statement(sql),
                 &[
-                    /* client_id */ &id.client_id(),
-                    /* key */ &id.key(),
+                    /* client_id */ &filter.client_id,
+                    /* key */ &filter.key,
+                    /* actions */ &actions,
+                    /* user */ &filter.user,
+                    /* since */ &at(&filter.since),
+                    /* since, seconds ago */ &ago(&filter.since),
+                    /* until */ &at(&filter.until),
+                    /* until, seconds ago */ &ago(&filter.until),
+                    /* after id */ &after,
                     /* limit */ &i64::from(limit),
                 ],
             )
@@ -197,10 +298,21 @@ impl Store {
 }
 
 fn event(row: &Row) -> Result<Event> {
-    let json = |column: &str| row.get::<_, Option<&str>>(column).map(parse_row_json).transpose();
+    let id: i64 = row.get("id");
+    let json = |column: &str| {
+        let text: Option<&str> = row.get(column);
+        let read = text
+            .map(|text| RawValue::from_string(text.to_owned()))
+            .transpose();
+        read.map_err(|error| Error::Inconsistent {
+            what: format!("event {id}: the column {column} does not hold JSON: {error}"),
+        })
+    };
     Ok(Event {
-        id: row.get("id"),
+        id,
         at: row.get("at"),
+        client_id: row.get("client_id"),
+        key: row.get("key"),
         action: row.get("action"),
         db_user: row.get("db_user"),
         os_user: row.get("os_user"),

@@ -10,6 +10,7 @@ use crate::error::{Error, Result, chain};
 use crate::key::KeyId;
 use crate::record::{Record, ResponseSummary, State};
 use crate::response::Response;
+use crate::time::Stopwatch;
 
 /// The exact bytes of the stored body of the row `k`: `response_body` where it was needed, else the text of
 /// `response`.
@@ -21,11 +22,12 @@ macro_rules! body {
 
 /// Every column that a [`Record`] needs, of the row `k`. One clock for all of it: `now()`.
 ///
+/// `{has_body}`, `{body_bytes}` and `{body_sha256}` are filled in when the store is opened: see [`BodyTexts`].
+///
 /// A number that no HTTP status can be, which an adopted table may hold, is none.
 macro_rules! record_columns {
     () => {
-        concat!(
-            "k.client_id::text as client_id, k.key::text as key, k.fingerprint::text as fingerprint,
+        "k.client_id::text as client_id, k.key::text as key, k.fingerprint::text as fingerprint,
        k.status::text as status, k.locked_until, k.locked_until <= now() as lease_over,
        case when k.status = 'in_progress' and isfinite(k.locked_until)
             then extract(epoch from k.locked_until - now())::float8 end as lease_remaining_seconds,
@@ -36,19 +38,41 @@ macro_rules! record_columns {
        case when k.status <> 'in_progress'
             then coalesce(k.completed_at, greatest(k.created_at, k.locked_until)) end as retained_from,
        coalesce(k.attempt, 1) as attempt, k.lease_token, k.owner, k.operation, k.provider, k.order_id, k.last_error,
-       k.status <> 'in_progress' or k.response is not null or k.response_body is not null as has_response,
+       k.status <> 'in_progress' or {has_body} as has_response,
        case when k.status_code between -2147483648 and 2147483647 then k.status_code::int4 end as status_code, k.response_headers::text as response_headers,
-       octet_length(",
-            crate::store::key_row::body!(),
-            ")::int8 as body_bytes, encode(sha256(",
-            crate::store::key_row::body!(),
-            "), 'hex') as body_sha256"
-        )
+       {body_bytes} as body_bytes, {body_sha256} as body_sha256"
     };
 }
-pub(crate) use body;
 #[cfg(feature = "operate")]
 pub(crate) use record_columns;
+
+/// What statements say of a stored body: its size and hash, or nothing, for a role that may not read the columns.
+///
+/// A statement that names a column at all needs the privilege to read it, so a role without it needs other texts
+/// (PostgreSQL manual, GRANT: column privileges).
+pub(super) struct BodyTexts {
+    pub(super) has_body: &'static str,
+    pub(super) body_bytes: &'static str,
+    pub(super) body_sha256: &'static str,
+}
+
+impl BodyTexts {
+    const READABLE: Self = Self {
+        has_body: "k.response is not null or k.response_body is not null",
+        body_bytes: concat!("octet_length(", body!(), ")::int8"),
+        body_sha256: concat!("encode(sha256(", body!(), "), 'hex')"),
+    };
+    /// A row in progress has no body by the protocol, so that nothing is lost by not looking.
+    const HIDDEN: Self = Self {
+        has_body: "false",
+        body_bytes: "null::int8",
+        body_sha256: "null::text",
+    };
+
+    pub(super) fn new(readable: bool) -> Self {
+        if readable { Self::READABLE } else { Self::HIDDEN }
+    }
+}
 
 const GET: Sql = Sql {
     name: "get",
@@ -150,6 +174,7 @@ pub(crate) fn record(row: &Row) -> Result<Record> {
         order_id: cell(row, at, "order_id")?,
         last_error: cell(row, at, "last_error")?,
         response,
+        read: Stopwatch::start(),
         id,
     })
 }

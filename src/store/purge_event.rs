@@ -11,9 +11,13 @@ use crate::error::Result;
 const PURGE_EVENT_END: Sql = Sql {
     name: "purge_event_end",
     text: "-- idemctl:purge_event_end
-select max(id) as upto, coalesce(bool_or(at < now() - make_interval(secs => $1)), false) as any_due
+select max(id) as upto, coalesce(bool_or(at < now() - make_interval(secs => $1)), false) as any_due,
+       (select has_table_privilege(c.oid, 'delete')
+          from pg_class c
+          join pg_namespace n on n.oid = c.relnamespace
+         where n.nspname = $4 and c.relname = 'idempotency_event') as may_delete
   from (select id, at from {events} where id > $2 order by id limit $3) next",
-    types: &[Type::FLOAT8, Type::INT8, Type::INT8],
+    types: &[Type::FLOAT8, Type::INT8, Type::INT8, Type::TEXT],
 };
 
 const PURGE_EVENTS: Sql = Sql {
@@ -31,17 +35,28 @@ select count(*) as due
     types: PURGE_EVENTS.types,
 };
 
+/// The next events, in the order of their ids.
+#[derive(Debug)]
+pub(crate) struct NextEvents {
+    /// The last of their ids.
+    pub(crate) upto: i64,
+    /// Whether any of them is due.
+    pub(crate) any_due: bool,
+    /// Whether our role may delete events.
+    pub(crate) may_delete: bool,
+}
+
 pub(crate) const STATEMENTS: &[Sql] = &[PURGE_EVENT_END, PURGE_EVENTS, PURGE_COUNT_EVENTS];
 
 impl Store {
-    /// The last id of the next `rows` events, and whether any of them is due; `None` when there are no more.
+    /// The next `rows` events; `None` when there are no more.
     pub(crate) async fn purge_event_end(
         &self,
         executor: &impl Executor,
         ttl: Duration,
         after: i64,
         rows: u32,
-    ) -> Result<Option<(i64, bool)>> {
+    ) -> Result<Option<NextEvents>> {
         let statement = self.statement(&PURGE_EVENT_END);
         let answer = executor
             .run(
@@ -50,13 +65,16 @@ impl Store {
                     /* ttl */ &ttl.as_secs_f64(),
                     /* after */ &after,
                     /* rows */ &i64::from(rows),
+                    /* schema */ &self.schema(),
                 ],
             )
             .await?;
         let row = answer.rows.first().ok_or_else(|| no_row(statement.name))?;
-        Ok(row
-            .get::<_, Option<i64>>("upto")
-            .map(|upto| (upto, row.get("any_due"))))
+        Ok(row.get::<_, Option<i64>>("upto").map(|upto| NextEvents {
+            upto,
+            any_due: row.get("any_due"),
+            may_delete: row.get("may_delete"),
+        }))
     }
 
     /// Deletes (or, with `dry_run`, counts) the due events with an id after `after` up to and with `upto`.

@@ -43,7 +43,9 @@ impl Store {
     }
 
     /// The database's time.
-    pub(crate) async fn now(&self, executor: &impl Executor) -> Result<crate::time::Timestamp> {
+    ///
+    /// Returns the error of the database where it cannot be asked.
+    pub async fn now(&self, executor: &impl Executor) -> Result<crate::time::Timestamp> {
         let statement = self.statement(&NOW);
         let answer = executor.run(statement, &[]).await?;
         let row = answer

@@ -61,6 +61,8 @@ pub(crate) struct Shape {
     /// Whether `(client_id, key)` is unique by a constraint or a valid full index.
     pub(crate) unique_key: bool,
     pub(crate) utf8: bool,
+    /// Whether our role may read the columns that hold bodies.
+    pub(crate) bodies: bool,
     /// Columns that are not null and get no value by themselves.
     pub(crate) required: Vec<String>,
     /// Columns that may be null and must not: a row without them has no state.
@@ -85,6 +87,8 @@ with place as (
 )
 select place.schema,
        current_setting('server_encoding') = 'UTF8' as utf8,
+       coalesce((select bool_and(has_column_privilege(c.oid, a.attnum, 'select')) from pg_attribute a
+                  where a.attrelid = c.oid and a.attname in ('response', 'response_body')), true) as bodies,
        exists (select from pg_index i
                 where i.indrelid = c.oid and i.indisunique and i.indisvalid and i.indimmediate
                   and i.indpred is null and i.indnkeyatts = 2
@@ -143,6 +147,7 @@ pub(crate) async fn look(executor: &impl Executor, schema: Option<&str>) -> Resu
             .collect(),
         unique_key: row.get("unique_key"),
         utf8: row.get("utf8"),
+        bodies: row.get("bodies"),
         required: row.get("required"),
         nullable: row.get("nullable"),
         narrow_unique: row.get("narrow_unique"),

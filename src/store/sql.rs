@@ -5,11 +5,13 @@ use std::sync::Arc;
 use tokio_postgres::types::Type;
 
 use super::Statement;
+use super::key_row::BodyTexts;
 
 /// A statement as it stands in the code. The text's first line is the comment `-- idemctl:NAME`, so that the
 /// server's logs and `pg_stat_activity` name it.
 ///
-/// `{keys}`, `{events}` and `{migrations}` stand for the three tables.
+/// `{keys}`, `{events}` and `{migrations}` stand for the three tables, `{has_body}`, `{body_bytes}` and
+/// `{body_sha256}` for what may be said of a stored body.
 #[derive(Debug)]
 pub(crate) struct Sql {
     pub(crate) name: &'static str,
@@ -24,6 +26,8 @@ pub(crate) struct Tables {
     keys: String,
     events: String,
     migrations: String,
+    /// Whether the role may read stored bodies.
+    bodies: bool,
 }
 
 impl Tables {
@@ -34,12 +38,22 @@ impl Tables {
             keys: format!("{quoted}.idempotency"),
             events: format!("{quoted}.idempotency_event"),
             migrations: format!("{quoted}.idempotency_migration"),
+            bodies: true,
         }
+    }
+
+    /// With statements for a role that may (or may not) read stored bodies.
+    pub(crate) fn with_bodies(self, bodies: bool) -> Self {
+        Self { bodies, ..self }
     }
 
     /// Fills the names into a template.
     pub(crate) fn fill(&self, template: &str) -> String {
+        let bodies = BodyTexts::new(self.bodies);
         template
+            .replace("{has_body}", bodies.has_body)
+            .replace("{body_bytes}", bodies.body_bytes)
+            .replace("{body_sha256}", bodies.body_sha256)
             .replace("{keys}", &self.keys)
             .replace("{events}", &self.events)
             .replace("{migrations}", &self.migrations)

@@ -33,7 +33,7 @@ fn surroundings() -> Surroundings {
     let env = |name: &str| (name == "ACME_KEY").then(|| "s3cret-from-env".to_owned());
     Surroundings {
         env: Arc::new(env),
-        proxy: None,
+        proxy: idemctl::provider::Proxies::default(),
     }
 }
 

@@ -4,7 +4,7 @@ mod crash;
 mod janitor;
 mod many;
 mod plan;
-mod provider;
+pub(crate) mod provider;
 mod verdicts;
 
 use serde_json::Value;

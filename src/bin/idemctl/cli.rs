@@ -137,9 +137,11 @@ pub(crate) enum Color {
 #[derive(Debug, Subcommand)]
 enum Command {
     Inspect(commands::inspect::InspectArgs),
+    History(commands::history::HistoryArgs),
     List(commands::list::ListArgs),
     Release(commands::release::ReleaseArgs),
     Reconcile(commands::reconcile::ReconcileArgs),
+    Resolve(Box<commands::resolve::ResolveArgs>),
     Provider(commands::provider::ProviderArgs),
     Purge(commands::purge::PurgeArgs),
     Janitor(commands::janitor::JanitorArgs),
@@ -156,7 +158,12 @@ impl Cli {
         settings::start_logging(&self.global, matches!(self.command, Command::Janitor(_)));
         let keys = matches!(
             self.command,
-            Command::Inspect(_) | Command::List(_) | Command::Release(_) | Command::Reconcile(_)
+            Command::Inspect(_)
+                | Command::History(_)
+                | Command::List(_)
+                | Command::Release(_)
+                | Command::Reconcile(_)
+                | Command::Resolve(_)
         );
         if self.global.output == Format::Ids && !keys {
             return Err(
@@ -169,9 +176,13 @@ impl Cli {
             Command::Inspect(args) => {
                 stoppable(&context, Box::pin(commands::inspect::run(&context, args))).await
             }
+            Command::History(args) => {
+                stoppable(&context, Box::pin(commands::history::run(&context, args))).await
+            }
             Command::List(args) => stoppable(&context, commands::list::run(&context, args)).await,
             Command::Release(args) => commands::release::run(&context, args).await,
             Command::Reconcile(args) => Box::pin(commands::reconcile::run(&context, args)).await,
+            Command::Resolve(args) => Box::pin(commands::resolve::run(&context, &args)).await,
             Command::Provider(args) => stoppable(&context, commands::provider::run(&context, args)).await,
             Command::Purge(args) => commands::purge::run(&context, args).await,
             Command::Janitor(args) => Box::pin(commands::janitor::run(&context, &args, &self.global)).await,

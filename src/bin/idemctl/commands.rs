@@ -2,6 +2,7 @@
 
 pub(crate) mod config;
 pub(crate) mod dev;
+pub(crate) mod history;
 pub(crate) mod inspect;
 pub(crate) mod janitor;
 pub(crate) mod key_arg;
@@ -11,3 +12,4 @@ pub(crate) mod provider;
 pub(crate) mod purge;
 pub(crate) mod reconcile;
 pub(crate) mod release;
+pub(crate) mod resolve;

@@ -94,9 +94,11 @@ impl Context {
     /// The same, for somebody who keeps them.
     pub(crate) fn make_providers(&self) -> Providers {
         let environment = self.settings.environment().clone();
+        let env: idemctl::provider::EnvLookup =
+            Arc::new(move |name| environment.get(name).map(str::to_owned));
         let surroundings = Surroundings {
-            env: Arc::new(move |name| environment.get(name).map(str::to_owned)),
-            proxy: None,
+            proxy: idemctl::provider::Proxies::from_env(&env),
+            env,
         };
         Providers::new(self.settings.config.providers.clone(), surroundings)
     }

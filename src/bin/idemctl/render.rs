@@ -1,19 +1,22 @@
 //! The only writer of stdout: views of the library's reports, in each format.
 
+pub(crate) mod event;
 pub(crate) mod inspect;
 pub(crate) mod janitor;
 mod json;
 pub(crate) mod key;
-pub(crate) mod mask;
 pub(crate) mod provider;
 pub(crate) mod purge;
 pub(crate) mod reconcile;
 pub(crate) mod release;
+pub(crate) mod resolve;
 mod table;
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
+use serde_json::value::RawValue;
 
 use crate::cli::Format;
 use crate::exit::{CliError, Result};
@@ -250,18 +253,16 @@ fn write_csv(out: &mut dyn Write, rows: &[Vec<String>]) -> io::Result<()> {
 }
 
 fn write_csv_document(out: &mut dyn Write, view: &impl Serialize) -> Result<()> {
-    let Ok(serde_json::Value::Object(members)) = serde_json::to_value(view) else {
-        return Err(CliError::new(
-            crate::exit::Exit::Other,
-            "the stored body is too deep, or holds what no CSV cell can; use -o json or -o table",
-        ));
-    };
+    // Each member's own text, so that numbers keep their digits and no depth is too much.
+    let text = serde_json::to_string(view).map_err(io::Error::from)?;
+    let members: BTreeMap<String, &RawValue> = serde_json::from_str(&text).map_err(io::Error::from)?;
     let mut csv = csv::Writer::from_writer(out);
     csv.write_record(members.keys()).map_err(io_of)?;
-    let cells = members.values().map(|value| match value {
-        serde_json::Value::Null => String::new(),
-        serde_json::Value::String(text) => formula_safe(text),
-        other => other.to_string(),
+    let cells = members.values().map(|value| match value.get() {
+        "null" => String::new(),
+        text => {
+            serde_json::from_str(text).map_or_else(|_| text.to_owned(), |text: String| formula_safe(&text))
+        }
     });
     csv.write_record(cells).map_err(io_of)?;
     csv.flush()?;

@@ -1,6 +1,8 @@
 //! The gate before every change: a function that mutates takes a [`Confirmed`], and only this module makes one.
 
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal};
+
+use console::Key;
 
 use crate::exit::{CliError, Exit, Result};
 
@@ -41,22 +43,35 @@ pub(crate) fn confirm(args: &ChangeArgs, question: &str) -> Result<Confirmed> {
         return Ok(Confirmed(()));
     }
     require_answerable(args)?;
-    let answer = dialoguer::Confirm::new()
-        .with_prompt(crate::render::printable(question))
-        .default(false)
-        .interact_opt()
-        .map_err(|error| match error {
-            dialoguer::Error::IO(error) if error.kind() == std::io::ErrorKind::Interrupted => {
-                CliError::new(Exit::Interrupted, "interrupted; nothing was changed")
-            }
-            error @ dialoguer::Error::IO(_) => CliError::usage(format!(
-                "couldn't ask on the terminal: {error}; nothing was changed"
-            )),
-        })?;
-    match answer {
-        Some(true) => Ok(Confirmed(())),
-        Some(false) | None => Err(CliError::new(Exit::Refused, "not confirmed; nothing was changed")),
+    match ask(&console::Term::stderr(), question) {
+        Ok(true) => Ok(Confirmed(())),
+        Ok(false) => Err(CliError::new(Exit::Refused, "not confirmed; nothing was changed")),
+        Err(error) if error.kind() == ErrorKind::Interrupted => Err(CliError::new(
+            Exit::Interrupted,
+            "interrupted; nothing was changed",
+        )),
+        Err(error) => Err(CliError::usage(format!(
+            "couldn't ask on the terminal: {error}; nothing was changed"
+        ))),
     }
+}
+
+/// One key decides. The end of the input is nobody's consent.
+fn ask(terminal: &console::Term, question: &str) -> std::io::Result<bool> {
+    terminal.write_str(&format!("{} [y/N] ", crate::render::printable(question)))?;
+    terminal.flush()?;
+    let yes = loop {
+        match terminal.read_key() {
+            Ok(Key::Char('y' | 'Y')) => break true,
+            // Ctrl-D arrives as itself, or as NUL when it was pressed before the terminal was ours.
+            Ok(Key::Char('n' | 'N' | 'q' | '\u{4}' | '\0') | Key::Enter | Key::Escape) => break false,
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => break false,
+            Err(error) => return Err(error),
+        }
+    };
+    terminal.write_line(if yes { "yes" } else { "no" })?;
+    Ok(yes)
 }
 
 /// For what never asks by contract: `purge` with the configured retention, `migrate`, `janitor`.

@@ -305,7 +305,7 @@ fn unreadable(error: Error, schema: &str, place: &Place) -> Error {
 }
 
 /// Names that would have to be escaped in more ways than one, and those that PostgreSQL would cut, are refused.
-fn check_schema_name(name: &str) -> Result<()> {
+pub(super) fn check_schema_name(name: &str) -> Result<()> {
     let odd = |c: char| c.is_control() || matches!(c, '\'' | '"' | '\\' | '%' | '{' | '}');
     let reason = if name.is_empty() {
         "is empty"

@@ -8,9 +8,11 @@ use crate::connect::Connection;
 use crate::error::Result;
 use crate::store::Store;
 use crate::store::event::NewEvent;
+use crate::store::purge_event::NextEvents;
 
 /// Deletes events older than their retention. Ids follow time closely, so it ends at the first batch of ids
-/// in which nothing is due.
+/// in which nothing is due. Where our role may not delete events, which is how operators are kept from rewriting
+/// the log, it leaves them and says so.
 pub(super) async fn purge(
     conn: &mut Connection,
     store: &Store,
@@ -30,7 +32,18 @@ pub(super) async fn purge(
         let end = store
             .purge_event_end(conn, ttl, after, request.batch_size)
             .await?;
-        let Some((upto, true)) = end else { return Ok(()) };
+        let Some(NextEvents {
+            upto,
+            any_due: true,
+            may_delete,
+        }) = end
+        else {
+            return Ok(());
+        };
+        if !may_delete {
+            report.events_left = true;
+            return Ok(());
+        }
         if request.dry_run {
             report.events_deleted += store.purge_events(conn, ttl, (after, upto), true).await?;
         } else {

@@ -23,7 +23,7 @@ pub(crate) async fn cli() -> Cli {
 }
 
 /// One key in each state, as services make them.
-const ROWS: &str = r#"
+pub(crate) const ROWS: &str = r#"
 insert into idempotency (client_id, key, fingerprint, status, locked_until, created_at, completed_at, attempt,
                          lease_token, owner, operation, provider, status_code, response, response_headers,
                          response_body, last_error)

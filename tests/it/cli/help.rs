@@ -10,8 +10,10 @@ async fn every_command() {
     for command in [
         "",
         "inspect",
+        "history",
         "list",
         "release",
+        "resolve",
         "provider",
         "provider status",
         "provider list",

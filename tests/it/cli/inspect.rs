@@ -52,6 +52,7 @@ async fn json_has_exactly_the_fields_of_the_contract() {
         "completed_at",
         "expires_at",
         "response",
+        "safe",
         "last_error",
         "history",
         "next",

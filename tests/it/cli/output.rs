@@ -55,8 +55,18 @@ async fn a_full_disk_is_an_error() {
     assert_eq!(output.code, 3, "{}", output.transcript());
     let output = shell(&cli, "\"$0\" inspect shop-1 none 2>&- >&-").await;
     assert_eq!(output.code, 3, "{}", output.transcript());
-    let output = shell(&cli, "\"$0\" list --limit 1 2> /dev/full").await;
-    assert_eq!(output.code, 0, "{}", output.transcript());
+    let dir = cli.dir.path().join("none");
+    for args in [
+        "list --limit 1",
+        "history shop-1 order-1",
+        "migrate --show-sql",
+        &format!("dev down --dir {}", dir.display()),
+    ] {
+        let output = shell(&cli, &format!("\"$0\" {args} 2> /dev/full")).await;
+        assert_eq!(output.code, 0, "{args}: {}", output.transcript());
+        let output = shell(&cli, &format!("\"$0\" {args} -q")).await;
+        assert_eq!((output.code, output.stderr.as_str()), (0, ""), "{args}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

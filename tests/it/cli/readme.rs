@@ -77,6 +77,12 @@ async fn every_command_in_it_runs() {
         "update idempotency set order_id = 'unheard-of', provider = 'acme' where client_id = 'shop-9'",
     )
     .await;
+    // What nobody's interface can tell of.
+    cli.execute(
+        "insert into idempotency (client_id, key, fingerprint, locked_until, created_at)
+         select 'shop-8', 'cash-' || i, '', now() - interval '30 min', now() - interval '1 h' from generate_series(1, 2) i",
+    )
+    .await;
     let acme = provider("acme", answering(&[("order-1", "succeeded")]).await);
     let config = cli.config(&format!(
         "{acme}response = {{ status_code = 201, body = {{ charge_id = \"{{/id}}\" }} }}\n"

@@ -115,7 +115,9 @@ async fn the_demo_walks_through_a_nights_call() {
     let output = run().run().await;
     assert_eq!(output.code, 0, "{}", output.transcript());
     assert_eq!(output.stderr, "");
-    let redactor = Redactor::new().pattern(r"PostgreSQL \d+(\.\d+)?", "PostgreSQL [version]");
+    let redactor = Redactor::new()
+        .pattern(r"PostgreSQL \d+(\.\d+)?", "PostgreSQL [version]")
+        .pattern(r"reconcile by \S+ ", "reconcile by [user]@[host] ");
     insta::assert_snapshot!(redactor.redact(&output.stdout));
     assert!(!is_up(&dir).await, "it stops what it started");
 

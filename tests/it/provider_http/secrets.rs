@@ -55,7 +55,7 @@ async fn a_proxy_is_used_when_the_caller_gives_one() {
     let config = read("url = \"http://provider.invalid/{order_id}\"\nallow_http = true");
     let address = idemctl::provider::secret::Redacted::new(format!("http://user:s3cret@{}", proxy.address));
     let through = Surroundings {
-        proxy: Some(address),
+        proxy: idemctl::provider::Proxies::all(address.reveal().to_owned()),
         ..surroundings()
     };
     let adapter = build("acme", &config, &through).unwrap();

@@ -76,7 +76,7 @@ struct UpArgs {
 pub(crate) async fn run(context: &Context, args: DevArgs) -> Result<Exit> {
     match args.command {
         DevCommand::Up(args) => up(context, &args).await,
-        DevCommand::Down(args) => down(&args).await,
+        DevCommand::Down(args) => down(context, &args).await,
         DevCommand::Url(args) => url(context, &args).await,
         DevCommand::Demo(args) => demo::run(context, &args).await,
     }
@@ -89,11 +89,11 @@ async fn up(context: &Context, args: &UpArgs) -> Result<Exit> {
     let options = args.start.options(context).await?;
     let server = Server::start(&options, Lifetime::Detached).await?;
     context.printer.document(&ServerView::new(&server))?;
-    anstream::eprintln!(
+    context.printer.note(&format!(
         "PostgreSQL runs in {} (process {}) until `idemctl dev down`",
         server.dir().display(),
         server.pid()
-    );
+    ));
     Ok(Exit::Done)
 }
 
@@ -115,11 +115,11 @@ async fn foreground(context: &Context, args: &StartArgs) -> Result<Exit> {
         .hint("use it (`idemctl dev url`), or stop it first (`idemctl dev down`)"));
     }
     context.printer.document(&ServerView::new(&server))?;
-    anstream::eprintln!(
+    context.printer.note(&format!(
         "PostgreSQL runs in {} (process {}) until Ctrl-C",
         server.dir().display(),
         server.pid()
-    );
+    ));
     tokio::select! {
         ended = server.ended() => {
             let status = ended?;
@@ -133,14 +133,17 @@ async fn foreground(context: &Context, args: &StartArgs) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-async fn down(args: &DirArgs) -> Result<Exit> {
+async fn down(context: &Context, args: &DirArgs) -> Result<Exit> {
     let dir = args.path()?;
     match Server::find_living(&dir)? {
         Some(server) => {
             server.stop().await?;
-            anstream::eprintln!("stopped the server in {}; its data stay there", dir.display());
+            let done = format!("stopped the server in {}; its data stay there", dir.display());
+            context.printer.note(&done);
         }
-        None => anstream::eprintln!("no server runs in {}", dir.display()),
+        None => context
+            .printer
+            .note(&format!("no server runs in {}", dir.display())),
     }
     Ok(Exit::Done)
 }

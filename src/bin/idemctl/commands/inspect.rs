@@ -9,7 +9,8 @@ use idemctl::record::{Record, State};
 use super::key_arg::KeyArgs;
 use crate::context::Context;
 use crate::exit::{CliError, Exit, Result};
-use crate::render::inspect::{EventView, InspectView};
+use crate::render::event::EventView;
+use crate::render::inspect::InspectView;
 use crate::render::provider::StatusView;
 
 /// Show one key: state, holder, response, history, and what is safe to do next
@@ -30,7 +31,7 @@ pub(crate) struct InspectArgs {
     /// Show the stored body (secrets masked)
     #[arg(long)]
     show_response: bool,
-    /// Show secrets in the body too; written to the event log
+    /// Show secrets too, in the body and around it; written to the event log
     #[arg(long, requires = "show_response")]
     unmask: bool,
     /// Why, for the event log
@@ -44,12 +45,22 @@ const WATCH_PERIOD: Duration = Duration::from_secs(2);
 pub(crate) async fn run(context: &Context, args: InspectArgs) -> Result<Exit> {
     let id = args.key.id()?;
     let (mut connection, store) = context.open().await?;
+    if args.show_response && !store.reads_bodies() {
+        return Err(
+            CliError::new(Exit::Refused, "this database role may not read stored responses").hint(
+                "leave out --show-response, or connect as a member of the operators' role (`idemctl migrate --roles` \
+                 prints who may what)",
+            ),
+        );
+    }
     loop {
         let Some(report) = inspect::run(&connection, &store, &id, args.show_response).await? else {
             let history = inspect::history(&connection, &store, &id).await?;
+            let mask = &context.settings.config.output.mask;
+            let last = history.into_iter().next();
             return Err(not_found(
                 &id,
-                &history.into_iter().map(EventView::from).collect::<Vec<_>>(),
+                last.map(|event| EventView::new(event, mask)).as_ref(),
             ));
         };
         if args.unmask {
@@ -93,7 +104,7 @@ async fn show(context: &Context, args: &InspectArgs, report: inspect::Report) ->
         answer.as_ref().map(|answer| answer.verdict),
     );
     let mut view = InspectView::new(report, &context.settings.config, args.unmask, next);
-    view.provider_says.clone_from(&answer);
+    view.says(answer.clone());
     context.printer.document(&view)?;
     answer.map_or(Ok(Exit::Done), |answer| answer.result())
 }
@@ -105,26 +116,29 @@ fn next(record: &Record, can_ask: bool, verdict: Option<&str>) -> Option<String>
     let command = |verb: &str, flag: &str| {
         let (client, key) = (record.id.client_id(), record.id.key());
         // A key that looks like an option is one to a parser that has not been told otherwise.
-        let dashes = if client.starts_with('-') || key.starts_with('-') {
-            "-- "
+        let dashes = client.starts_with('-') || key.starts_with('-');
+        let (client, key) = (quoted(client), quoted(key));
+        let words = if dashes {
+            ["idemctl", verb, flag, "--", &client, &key]
         } else {
-            ""
+            ["idemctl", verb, &client, &key, flag, ""]
         };
-        Some(if dashes.is_empty() {
-            format!("idemctl {verb} {} {} {flag}", quoted(client), quoted(key))
-        } else {
-            format!("idemctl {verb} {flag} {dashes}{} {}", quoted(client), quoted(key))
-        })
+        Some(
+            words
+                .into_iter()
+                .filter(|word| !word.is_empty())
+                .collect::<Vec<_>>()
+                .join(" "),
+        )
     };
-    match record.state {
-        Some(State::Expired) if verdict == Some("not_charged") => command("release", "--dry-run"),
-        // The money moved or is held: no command of ours makes that better.
-        Some(State::Expired) if matches!(verdict, Some("charged" | "authorized")) => None,
-        Some(State::Expired) if can_ask && verdict.is_none() => command("inspect", "--provider"),
-        Some(State::Expired) if verdict.is_some() => None,
-        Some(State::Expired) => command("release", "--dry-run"),
-        Some(State::InProgress) => command("inspect", "--watch"),
-        Some(State::Done | State::Failed) | None => None,
+    match (record.state, verdict) {
+        // It asks the provider itself, shows what it would do, and asks before it does it.
+        (Some(State::Expired), None) if can_ask => command("reconcile", ""),
+        (Some(State::Expired), Some("charged" | "not_charged")) => command("reconcile", ""),
+        (Some(State::Expired), None) => command("release", "--dry-run"),
+        (Some(State::InProgress), _) => command("inspect", "--watch"),
+        // Held, under way or not to be told: no command of ours makes that better now.
+        (Some(State::Expired), Some(_)) | (Some(State::Done | State::Failed) | None, _) => None,
     }
 }
 
@@ -137,9 +151,9 @@ pub(super) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-fn not_found(id: &KeyId, history: &[EventView]) -> CliError {
+pub(super) fn not_found(id: &KeyId, last: Option<&EventView>) -> CliError {
     let error = CliError::new(Exit::NotFound, format!("no key {id}"));
-    match history.first() {
+    match last {
         Some(event) => error.hint(format!("its last event: {}", event.line())),
         None => error.hint(
             "never used, deleted by the purge, or in another schema or database (`idemctl config` shows which)",

@@ -69,7 +69,7 @@ enum StateArg {
 
 /// Order on the command line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-enum Sort {
+pub(super) enum Sort {
     /// Newest first
     #[default]
     Newest,
@@ -77,12 +77,18 @@ enum Sort {
     Oldest,
 }
 
+impl Sort {
+    pub(super) fn order(self) -> Order {
+        match self {
+            Self::Newest => Order::Newest,
+            Self::Oldest => Order::Oldest,
+        }
+    }
+}
+
 pub(crate) async fn run(context: &Context, args: ListArgs) -> Result<Exit> {
     let filter = args.filter.filter();
-    let order = match args.sort {
-        Sort::Newest => Order::Newest,
-        Sort::Oldest => Order::Oldest,
-    };
+    let order = args.sort.order();
     let mut cursor = args.cursor.as_deref().map(Cursor::parse).transpose()?;
     let mut left = if args.all { u64::MAX } else { u64::from(args.limit) };
     let (connection, store) = context.open().await?;

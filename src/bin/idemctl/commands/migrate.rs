@@ -21,6 +21,12 @@ pub(crate) struct MigrateArgs {
     /// Only print the SQL, to be run by hand
     #[arg(long, conflicts_with = "dry_run")]
     show_sql: bool,
+    /// Only print the SQL of group roles and their privileges, for a DBA
+    #[arg(long, conflicts_with_all = ["dry_run", "show_sql"])]
+    roles: bool,
+    /// What the roles' names begin with, before `_app`, `_viewer`, `_operator` and `_janitor`
+    #[arg(long, value_name = "PREFIX", default_value = "idemctl", requires = "roles")]
+    role_prefix: String,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -34,10 +40,13 @@ pub(crate) async fn run(context: &Context, args: MigrateArgs) -> Result<Exit> {
         command,
         dry_run,
         show_sql,
+        roles,
+        role_prefix,
     } = args;
     let schema = context.settings.schema.as_deref();
     match command {
         Some(MigrateCommand::Status) => status(context, schema).await,
+        None if roles => print_roles(context, schema, &role_prefix).await,
         None if show_sql => show(context, schema).await,
         None => migrate(context, schema, dry_run).await,
     }
@@ -59,12 +68,24 @@ async fn migrate(context: &Context, schema: Option<&str>, dry_run: bool) -> Resu
 async fn show(context: &Context, schema: Option<&str>) -> Result<Exit> {
     let plan = migrate::plan(&context.connect().await?, schema).await?;
     if plan.is_empty() {
-        anstream::eprintln!(
-            "note: schema {} is up to date; there is nothing to run",
-            printable(&plan.schema)
-        );
+        context.printer.note(&format!(
+            "schema {} is up to date; there is nothing to run",
+            plan.schema
+        ));
     }
     crate::render::raw(&plan.to_sql())?;
+    Ok(Exit::Done)
+}
+
+/// Needs no connection where the schema is named.
+async fn print_roles(context: &Context, schema: Option<&str>, prefix: &str) -> Result<Exit> {
+    let script = if let Some(schema) = schema {
+        migrate::roles::script(schema, prefix)?
+    } else {
+        let schema = migrate::roles::table_schema(&context.connect().await?).await?;
+        migrate::roles::script(&schema, prefix)?
+    };
+    crate::render::raw(&script)?;
     Ok(Exit::Done)
 }
 

@@ -1,12 +1,13 @@
 //! `idemctl release`: gives up expired leases.
 
-use std::collections::HashSet;
-use std::io::{BufRead, Read};
+mod input;
+
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use idemctl::connect::Connection;
 use idemctl::key::KeyId;
+use idemctl::mask;
 use idemctl::ops::actor::Actor;
 use idemctl::ops::end::End;
 use idemctl::ops::release::{self, Request};
@@ -127,7 +128,7 @@ impl ReleaseArgs {
     /// The keys that were named; `None` for all that are expired.
     fn ids(&self) -> Result<Option<Vec<KeyId>>> {
         match (&self.client_or_dash, &self.key) {
-            (Some(dash), None) if dash == "-" => Ok(Some(ids_from(std::io::stdin().lock())?)),
+            (Some(dash), None) if dash == "-" => Ok(Some(input::ids_from(std::io::stdin().lock())?)),
             (Some(client), Some(key)) => Ok(Some(vec![KeyId::new(client, key)?])),
             (Some(_), None) => Err(CliError::usage("a key is missing").hint("idemctl release CLIENT KEY")),
             (None, _) => Ok(None),
@@ -216,7 +217,10 @@ fn verdict(
         }
         Ok(Some(status)) => {
             let said = match &status.reason {
-                Some(reason) => format!("{} says {}: {reason}", status.provider, status.verdict),
+                Some(reason) => {
+                    let reason = mask::text(reason);
+                    format!("{} says {}: {reason}", status.provider, status.verdict)
+                }
                 None => format!("{} says {}", status.provider, status.verdict),
             };
             let evidence = serde_json::json!({
@@ -256,7 +260,7 @@ fn ask(args: &ReleaseArgs, ready: &[(Record, serde_json::Value)]) -> Result<Opti
         Some(KeepAs::Failed) => "keep as failed (every repeat gets a final error)",
     };
     for (record, evidence) in ready.iter().take(20) {
-        let owner = record.owner.as_deref().unwrap_or("unknown owner");
+        let owner = mask::text(record.owner.as_deref().unwrap_or("unknown owner"));
         let says = match (evidence["provider"].as_str(), evidence["verdict"].as_str()) {
             (Some(provider), Some(verdict)) => format!("{provider} says {verdict}"),
             _ => "no provider could be asked".to_owned(),
@@ -329,61 +333,5 @@ impl Change<'_> {
             view.released.push(item);
         }
         false
-    }
-}
-
-/// Longest line of client TAB key: 255 characters each, of at most 4 bytes.
-const MAX_LINE_BYTES: u64 = 4 * 1024;
-
-/// Lines of client TAB key. The whole input is checked before anything is changed.
-fn ids_from(mut input: impl BufRead) -> Result<Vec<KeyId>> {
-    let (mut ids, mut known) = (Vec::new(), HashSet::new());
-    for number in 1.. {
-        let at = |what: &str| CliError::usage(format!("stdin, line {number}: {what}; nothing was changed"));
-        let mut line = String::new();
-        let read = input
-            .by_ref()
-            .take(MAX_LINE_BYTES)
-            .read_line(&mut line)
-            .map_err(|error| at(&format!("couldn't be read: {error}")))?;
-        if read == 0 {
-            break;
-        }
-        if read as u64 == MAX_LINE_BYTES {
-            return Err(at("is longer than any client and key"));
-        }
-        let line = line.trim_end_matches(['\r', '\n']);
-        if line.is_empty() {
-            continue;
-        }
-        let Some((client, key)) = line.split_once('\t') else {
-            return Err(at("no tab between client and key")
-                .hint("`idemctl list -o ids` prints the form that is read here"));
-        };
-        let id = KeyId::new(client, key).map_err(|error| at(&error.to_string()))?;
-        if known.insert(id.clone()) {
-            ids.push(id);
-        }
-    }
-    Ok(ids)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn input_is_checked_as_a_whole() {
-        assert_eq!(ids_from(&b"a\tb\n\na\tb\nc\td\n"[..]).unwrap().len(), 2);
-        let error = ids_from(&b"a\tb\nnonsense\n"[..]).unwrap_err();
-        assert!(error.message().contains("line 2"), "{}", error.message());
-        assert_eq!(error.exit(), Exit::Usage);
-        let endless = vec![b'x'; 10_000];
-        assert!(
-            ids_from(&endless[..])
-                .unwrap_err()
-                .message()
-                .contains("longer than any")
-        );
     }
 }

@@ -2,14 +2,16 @@
 
 use std::io::{self, Write};
 
+use base64::Engine;
+use idemctl::mask::Masker;
 use idemctl::ops::inspect::Report;
-use idemctl::store::Event;
-use idemctl::time::Timestamp;
 use serde::Serialize;
+use serde_json::value::RawValue;
 
+use super::event::EventView;
 use super::key::{BodyView, KeyView, age, lease};
 use super::provider::StatusView;
-use super::{Document, mask, printable};
+use super::{Document, printable};
 use crate::settings::Config;
 
 /// `inspect -o json` of the contract.
@@ -18,115 +20,89 @@ pub(crate) struct InspectView {
     #[serde(flatten)]
     pub(crate) key: KeyView,
     pub(crate) history: Vec<EventView>,
+    /// What is known to be safe, in words.
+    safe: &'static str,
     pub(crate) next: Option<String>,
     /// What the provider says, where it was asked: its word, not the row's.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) provider_says: Option<StatusView>,
+    provider_says: Option<StatusView>,
     /// The body as text, for people.
     #[serde(skip)]
     body_text: Option<String>,
 }
 
-/// One entry of the event log.
-#[derive(Debug, Serialize)]
-pub(crate) struct EventView {
-    pub(crate) id: i64,
-    pub(crate) at: Timestamp,
-    pub(crate) action: String,
-    pub(crate) db_user: String,
-    pub(crate) os_user: Option<String>,
-    pub(crate) host: Option<String>,
-    pub(crate) reason: Option<String>,
-    pub(crate) before: Option<serde_json::Value>,
-    pub(crate) after: Option<serde_json::Value>,
-    pub(crate) details: Option<serde_json::Value>,
-}
-
-impl From<Event> for EventView {
-    fn from(event: Event) -> Self {
-        let Event {
-            id,
-            at,
-            action,
-            db_user,
-            os_user,
-            host,
-            reason,
-            before,
-            after,
-            details,
-        } = event;
-        Self {
-            id,
-            at,
-            action,
-            db_user,
-            os_user,
-            host,
-            reason,
-            before,
-            after,
-            details,
-        }
-    }
-}
-
 impl InspectView {
-    /// `unmasked`: show secrets in the body too.
+    /// `unmasked`: show secrets too, in the body and around it.
     pub(crate) fn new(report: Report, config: &Config, unmasked: bool, next: Option<String>) -> Self {
         let Report {
             record,
             body,
             history,
         } = report;
-        let mut key = KeyView::new(record, config);
+        let mask = &if unmasked {
+            Masker::off()
+        } else {
+            config.output.mask.clone()
+        };
+        let mut key = KeyView::with_mask(record, config, mask);
         let mut body_text = None;
         if let (Some(view), Some(body)) = (&mut key.response, &body) {
-            let (shown, text) = show_body(body, unmasked);
+            let (shown, text) = show_body(body, mask);
             view.body = Some(shown);
             body_text = Some(text);
         }
         Self {
+            safe: safe(&key, None),
             key,
-            history: history.into_iter().map(EventView::from).collect(),
+            history: history
+                .into_iter()
+                .map(|event| EventView::new(event, mask))
+                .collect(),
             next,
             provider_says: None,
             body_text,
         }
     }
+
+    /// Adds what the provider says.
+    pub(crate) fn says(&mut self, says: Option<StatusView>) {
+        self.safe = safe(&self.key, says.as_ref().map(|says| says.verdict));
+        self.provider_says = says;
+    }
 }
 
-/// A body for JSON and for people. Bytes that are no text are only masked by not being shown as text.
-fn show_body(body: &[u8], unmasked: bool) -> (BodyView, String) {
-    let text = std::str::from_utf8(body).ok();
-    let shown = text.map(|text| {
-        if unmasked {
-            text.to_owned()
-        } else {
-            mask::text(text)
-        }
-    });
-    let json = shown
-        .as_deref()
-        .and_then(|text| serde_json::from_str::<Box<serde_json::value::RawValue>>(text).ok());
-    match (json, shown) {
-        (Some(body), Some(text)) => (BodyView::Json { body }, text),
-        (None, Some(text)) => (
-            BodyView::Bytes {
-                body_base64: mask::base64(text.as_bytes()),
-            },
-            text,
-        ),
-        (_, None) => {
-            let base64 = mask::base64(body);
-            (
-                BodyView::Bytes {
-                    body_base64: base64.clone(),
+/// Where the secrets of a body cannot be found.
+const NOT_TEXT: &str =
+    "not shown, because it is no text in which secrets could be masked (--unmask shows it as base64)";
+
+/// A body for JSON and for people.
+fn show_body(body: &[u8], mask: &Masker) -> (BodyView, String) {
+    let Ok(text) = std::str::from_utf8(body) else {
+        if !mask.is_off() {
+            return (
+                BodyView::Hidden {
+                    body_hidden: NOT_TEXT,
                 },
-                format!("(not text; base64) {base64}"),
-            )
+                format!("({NOT_TEXT})"),
+            );
         }
-    }
+        let body_base64 = base64(body);
+        let text = format!("(not text; base64) {body_base64}");
+        return (BodyView::Bytes { body_base64 }, text);
+    };
+    let shown = mask.body(text);
+    let view = match serde_json::from_str::<Box<RawValue>>(&shown) {
+        Ok(body) => BodyView::Json { body },
+        Err(_) => BodyView::Bytes {
+            body_base64: base64(shown.as_bytes()),
+        },
+    };
+    (view, shown.into_owned())
+}
+
+/// Standard base64 with padding (RFC 4648, section 4).
+fn base64(bytes: &[u8]) -> String {
+    base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
 impl Document for InspectView {
@@ -176,12 +152,7 @@ impl Document for InspectView {
         if let Some(answer) = &self.provider_says {
             answer.text(out)?;
         }
-        writeln!(
-            out,
-            "  {:<13} {}",
-            "safe",
-            safe(key, self.provider_says.as_ref().map(|says| says.verdict))
-        )?;
+        writeln!(out, "  {:<13} {}", "safe", self.safe)?;
         if let Some(next) = &self.next {
             writeln!(out, "  {:<13} {bold}{}{bold:#}", "next", printable(next))?;
         }
@@ -197,15 +168,19 @@ impl InspectView {
     fn response_line(&self) -> String {
         match &self.key.response {
             None => "none stored".to_owned(),
-            Some(response) => format!(
-                "{} {}, {} bytes, sha256 {}",
-                response
-                    .status_code
-                    .map_or("no status".to_owned(), |code| code.to_string()),
-                response.content_type.as_deref().unwrap_or("type not recorded"),
-                response.body_bytes,
-                response.body_sha256,
-            ),
+            Some(response) => {
+                let body = match (response.body_bytes, &response.body_sha256) {
+                    (Some(bytes), Some(sha256)) => format!("{bytes} bytes, sha256 {sha256}"),
+                    _ => "body hidden from this database role".to_owned(),
+                };
+                format!(
+                    "{} {}, {body}",
+                    response
+                        .status_code
+                        .map_or("no status".to_owned(), |code| code.to_string()),
+                    response.content_type.as_deref().unwrap_or("type not recorded"),
+                )
+            }
         }
     }
 
@@ -225,23 +200,6 @@ impl InspectView {
     }
 }
 
-impl EventView {
-    /// When, what, who, why.
-    pub(crate) fn line(&self) -> String {
-        let who = self.os_user.as_deref().unwrap_or("unknown");
-        let host = self.host.as_deref().unwrap_or("unknown host");
-        let reason = self
-            .reason
-            .as_deref()
-            .map(|reason| format!(": {reason}"))
-            .unwrap_or_default();
-        format!(
-            "{} {} by {who}@{host} (database user {}){reason}",
-            self.at, self.action, self.db_user
-        )
-    }
-}
-
 /// What is known to be safe in this state; never a guess about the money. `verdict`: what the provider says.
 fn safe(key: &KeyView, verdict: Option<&str>) -> &'static str {
     // Which key an older service gave the provider is not known here, so no retry is known to be safe.
@@ -256,15 +214,18 @@ fn safe(key: &KeyView, verdict: Option<&str>) -> &'static str {
         }
         ("in_progress", _) => "wait: the holder may be at work; repeats get 409 until it ends",
         ("expired", None | Some("unknown")) => {
-            "nobody knows yet whether the money moved: ask the provider first; the client's own retry is safe \
-             (same provider key)"
+            "nobody knows yet whether the money moved: ask the provider first; the client's own retry is safe where the \
+             provider takes idempotency keys (it gets the same one)"
         }
         ("expired", Some("not_charged")) => {
-            "the money did not move: a release lets the next request start afresh"
+            "the money did not move: to give the key up lets the next request start afresh"
         }
         ("expired", Some("pending")) => "the provider is still at it: wait, then ask again",
+        ("expired", Some("charged")) => {
+            "the money moved: do not release; to store the answer lets the client's retry have it"
+        }
         ("expired", Some(_)) => {
-            "the money moved or is held: do not release; the client's own retry is safe (same provider key)"
+            "the money is held: do not release; capture it or give it back at the provider, then resolve the key"
         }
         ("done", _) => "nothing to do: every repeat gets the stored response",
         ("failed", _) => {

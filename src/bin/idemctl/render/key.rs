@@ -1,5 +1,6 @@
 //! A key: the JSON object of the contract, and the row of a list.
 
+use idemctl::mask::Masker;
 use idemctl::record::{Record, ResponseSummary, State};
 use idemctl::time::Timestamp;
 use serde::Serialize;
@@ -41,8 +42,9 @@ pub(crate) struct KeyView {
 pub(crate) struct ResponseView {
     pub(crate) status_code: Option<i32>,
     pub(crate) content_type: Option<String>,
-    pub(crate) body_bytes: i64,
-    pub(crate) body_sha256: String,
+    /// Null, like the hash, where the database's role may not read bodies.
+    pub(crate) body_bytes: Option<i64>,
+    pub(crate) body_sha256: Option<String>,
     #[serde(flatten)]
     pub(crate) body: Option<BodyView>,
 }
@@ -59,13 +61,22 @@ pub(crate) enum BodyView {
         /// Any other bytes.
         body_base64: String,
     },
+    Hidden {
+        /// Why it is not shown although it was asked for.
+        body_hidden: &'static str,
+    },
 }
 
 impl KeyView {
-    /// A new field of [`Record`] must find its place here: nothing is left out by `..`.
     pub(crate) fn new(record: Record, config: &Config) -> Self {
+        Self::with_mask(record, config, &config.output.mask)
+    }
+
+    /// A new field of [`Record`] must find its place here: nothing is left out by `..`.
+    pub(crate) fn with_mask(record: Record, config: &Config, mask: &Masker) -> Self {
         let provider_key = provider_key(&record, config);
         let retention = &config.retention;
+        let masked = |text: Option<String>| text.map(|text| mask.text(&text).into_owned());
         let order_id = record.order_id().to_owned();
         let Record {
             id,
@@ -86,6 +97,7 @@ impl KeyView {
             order_id: _,
             last_error,
             response,
+            read: _,
         } = record;
         let ttl = match state {
             Some(State::Done) => Some(retention.done.0),
@@ -99,11 +111,11 @@ impl KeyView {
             client_id: id.client_id().to_owned(),
             key: id.key().to_owned(),
             state: state.map_or("unknown", State::as_str),
-            status,
-            operation,
+            status: mask.text(&status).into_owned(),
+            operation: masked(operation),
             fingerprint,
             attempt,
-            owner,
+            owner: masked(owner),
             provider,
             order_id,
             provider_key,
@@ -112,8 +124,8 @@ impl KeyView {
             lease_remaining_seconds: lease_remaining_seconds.map(tenths),
             completed_at,
             expires_at,
-            response: response.map(ResponseView::from),
-            last_error,
+            response: response.map(|summary| ResponseView::new(summary, mask)),
+            last_error: masked(last_error),
             age_seconds,
             by_old_service: lease_token.is_none(),
         }
@@ -138,8 +150,8 @@ fn provider_key(record: &Record, config: &Config) -> Option<String> {
         .ok()
 }
 
-impl From<ResponseSummary> for ResponseView {
-    fn from(summary: ResponseSummary) -> Self {
+impl ResponseView {
+    fn new(summary: ResponseSummary, mask: &Masker) -> Self {
         let ResponseSummary {
             status_code,
             content_type,
@@ -148,7 +160,7 @@ impl From<ResponseSummary> for ResponseView {
         } = summary;
         Self {
             status_code,
-            content_type,
+            content_type: content_type.map(|value| mask.header("content-type", &value).into_owned()),
             body_bytes,
             body_sha256,
             body: None,

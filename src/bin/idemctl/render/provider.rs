@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use idemctl::mask::{self, Masker};
 use idemctl::provider::{ProviderStatus, Verdict};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -26,7 +27,9 @@ pub(crate) struct StatusView {
 }
 
 impl StatusView {
+    /// What the provider said of itself is masked; what we ask it by, and it us, is not.
     pub(crate) fn new(status: &ProviderStatus) -> Self {
+        let masked = |text: &Option<String>| text.as_deref().map(|text| mask::text(text).into_owned());
         let now = clock();
         let time =
             |time: chrono::DateTime<chrono::Utc>| time.to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
@@ -38,13 +41,13 @@ impl StatusView {
             provider: status.provider.clone(),
             verdict: status.verdict.as_str(),
             reference: status.reference.clone(),
-            amount: status.amount.clone(),
-            currency: status.currency.clone(),
-            raw_status: status.raw_status.clone(),
+            amount: status.amount.as_deref().map(amount),
+            currency: masked(&status.currency),
+            raw_status: masked(&status.raw_status),
             checked_at: time(now),
-            reason: status.reason.clone(),
+            reason: masked(&status.reason),
             not_before: not_before.map(time),
-            evidence: status.evidence.clone(),
+            evidence: mask::text(&status.evidence).into_owned(),
         }
     }
 
@@ -63,6 +66,12 @@ impl StatusView {
             None => error.hint("nothing was changed; leave the row as it is until the provider can tell"),
         })
     }
+}
+
+/// A number or text of the provider's, which is whatever the configuration points at.
+pub(super) fn amount(amount: &RawValue) -> Box<RawValue> {
+    let masked = Masker::default().body(amount.get()).into_owned();
+    RawValue::from_string(masked).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
 /// When somebody asked is a fact about this process, shown and never decided on.

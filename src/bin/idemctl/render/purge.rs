@@ -19,6 +19,8 @@ pub(crate) struct PurgeView {
     backlog_capped: bool,
     skipped: u64,
     events_deleted: u64,
+    /// Old events are there, and the database's role may not delete them.
+    events_left: bool,
     oldest_kept: Option<String>,
     dry_run: bool,
 }
@@ -32,6 +34,7 @@ impl From<&Report> for PurgeView {
             // Only a failure has it, and says it on stderr.
             unknown: _,
             events_deleted,
+            events_left,
             elapsed,
             stopped,
             backlog,
@@ -47,6 +50,7 @@ impl From<&Report> for PurgeView {
             backlog_capped: backlog.is_some_and(|backlog| backlog.capped),
             skipped: *skipped,
             events_deleted: *events_deleted,
+            events_left: *events_left,
             oldest_kept: oldest_kept.map(|at| at.to_string()),
             dry_run: *dry_run,
         }
@@ -65,6 +69,12 @@ impl Document for PurgeView {
         writeln!(out, "stopped  {}", self.stopped)?;
         if self.skipped > 0 {
             writeln!(out, "skipped  {} rows that stayed locked", self.skipped)?;
+        }
+        if self.events_left {
+            writeln!(
+                out,
+                "events   old ones were left: this database role may not delete them (the janitor's may)"
+            )?;
         }
         match (self.backlog, self.backlog_capped) {
             (Some(rows), false) => writeln!(out, "backlog  {rows} rows are due"),

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use idemctl::mask;
 use idemctl::ops::reconcile::{Action, Item, Obstacle, Outcome, PlannedRow, Proposal, Report};
 use serde::Serialize;
 
@@ -12,6 +13,9 @@ use crate::exit::{CliError, Exit};
 #[derive(Debug, Serialize)]
 pub(crate) struct ReconcileView {
     reconciled: Vec<ReconciledView>,
+    /// What is wrong with rows that hold something unreadable.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unreadable: Vec<String>,
     dry_run: bool,
 }
 
@@ -55,19 +59,25 @@ impl From<PlannedRow> for ProposalView {
             order_id: row.order_id,
             verdict: row.verdict,
             reference: row.reference,
-            amount: row.amount,
-            currency: row.currency,
-            raw_status: row.raw_status,
-            evidence: row.evidence,
+            amount: row.amount.as_deref().map(super::provider::amount),
+            currency: masked(row.currency),
+            raw_status: masked(row.raw_status),
+            evidence: masked(row.evidence),
             not_before_seconds: row.not_before_seconds,
             response: row.response,
         }
     }
 }
 
+/// What the provider said of itself, with its secrets masked; the plan's file has it as it is.
+fn masked(text: Option<String>) -> Option<String> {
+    text.map(|text| mask::text(&text).into_owned())
+}
+
 impl ReconciledView {
     fn new(item: &Item) -> Self {
         let (result, exit, reason) = told(&item.outcome);
+        let reason = masked(reason);
         let line = match (&item.outcome, &item.proposal) {
             (Outcome::Completed | Outcome::Released | Outcome::Proposed, Some(proposal)) => {
                 proposal_line(proposal)
@@ -109,6 +119,7 @@ fn told(outcome: &Outcome) -> (&'static str, Exit, Option<String>) {
             let reason = format!("the row moved since it was seen: {now}; nothing was changed");
             ("changed", Exit::Race, Some(reason))
         }
+        Outcome::Disagrees(how) => ("changed", Exit::Race, Some(format!("{how}; nothing was changed"))),
         Outcome::Error(problem) => ("error", Exit::Other, Some(problem.clone())),
         Outcome::Unknown => {
             let reason = "the commit was not answered: changed or not, `idemctl inspect` tells";
@@ -123,6 +134,7 @@ pub(crate) fn proposal_line(proposal: &Proposal) -> String {
         let amount = status.amount.as_ref().map_or("", |amount| amount.get());
         let currency = status.currency.as_deref().unwrap_or("");
         let money = format!("{amount} {currency}");
+        let money = mask::text(&money);
         let known: Vec<&str> = [status.reference.as_deref().unwrap_or(""), money.trim()]
             .into_iter()
             .filter(|part| !part.is_empty())
@@ -141,14 +153,18 @@ pub(crate) fn proposal_line(proposal: &Proposal) -> String {
             response.body().len()
         ),
         Action::Release => format!("{says}; the next request starts afresh"),
-        Action::Nothing(obstacle) => obstacle.to_string(),
+        Action::Nothing(obstacle) => mask::text(&obstacle.to_string()).into_owned(),
     }
 }
 
 impl ReconcileView {
-    pub(crate) fn new(report: &Report, dry_run: bool) -> Self {
+    pub(crate) fn new(report: &Report, unreadable: &[String], dry_run: bool) -> Self {
         Self {
             reconciled: report.items.iter().map(ReconciledView::new).collect(),
+            unreadable: unreadable
+                .iter()
+                .map(|problem| mask::text(problem).into_owned())
+                .collect(),
             dry_run,
         }
     }
@@ -163,8 +179,14 @@ impl ReconcileView {
     /// The code that all failures share where nothing succeeded, else 6.
     pub(crate) fn complaint(&self, bulk: bool) -> Option<CliError> {
         let bad = self.bad();
-        let first = *bad.first()?;
-        let same = bad.len() == self.reconciled.len() && bad.iter().all(|item| item.exit == first.exit);
+        let Some(first) = bad.first() else {
+            let problem = self.unreadable.first()?;
+            let message = format!("{} row(s) could not be read: {problem}", self.unreadable.len());
+            return Some(CliError::new(Exit::Partial, message).hint("psql shows and mends them"));
+        };
+        let same = self.unreadable.is_empty()
+            && bad.len() == self.reconciled.len()
+            && bad.iter().all(|item| item.exit == first.exit);
         let exit = if same || !bulk { first.exit } else { Exit::Partial };
         let message = if bad.len() == 1 {
             let reason = first.reason.as_deref().unwrap_or("no reason known");
@@ -213,13 +235,16 @@ impl ReconcileView {
                 printable(&item.line)
             )?;
         }
+        for problem in &self.unreadable {
+            writeln!(out, "{indent}unreadable: {}", printable(problem))?;
+        }
         Ok(())
     }
 }
 
 impl Document for ReconcileView {
     fn text(&self, out: &mut dyn Write) -> io::Result<()> {
-        if self.reconciled.is_empty() {
+        if self.reconciled.is_empty() && self.unreadable.is_empty() {
             return writeln!(out, "no key to reconcile");
         }
         self.lines(out, "")

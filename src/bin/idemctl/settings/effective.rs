@@ -77,8 +77,10 @@ fn collect<'a>(
 /// A URL may hold a secret; so may a plain header and its prefix, while `file` and `env` only say where it is.
 fn is_secret(path: &[&str]) -> bool {
     match path {
-        ["providers", _, "headers", _, "file" | "env"] => false,
-        ["providers", _, "headers", ..] | ["providers", _, "url" | "proxy"] | ["database", "url"] => true,
+        ["providers", _, "headers", _, "file" | "env"] | ["providers", _, "secret", "file" | "env"] => false,
+        ["providers", _, "headers" | "secret", ..]
+        | ["providers", _, "url" | "proxy"]
+        | ["database", "url"] => true,
         _ => false,
     }
 }
@@ -136,9 +138,6 @@ impl Settings {
         ] {
             list.add(name, show_duration(value), flag(given));
         }
-        let config = &self.config;
-        let statements = format!("{:?}", config.database.statements).to_lowercase();
-        list.add("database.statements", statements, None);
         if let Some(source) = &self.url_source {
             list.add(
                 "database.url",
@@ -146,6 +145,15 @@ impl Settings {
                 Some(source.as_str()),
             );
         }
+        self.file_values(&mut list);
+        list.list
+    }
+
+    /// What only the file sets.
+    fn file_values(&self, list: &mut Values<'_>) {
+        let config = &self.config;
+        let statements = format!("{:?}", config.database.statements).to_lowercase();
+        list.add("database.statements", statements, None);
         for (name, span) in [
             ("lease.default", config.lease.default),
             ("retention.done", config.retention.done),
@@ -159,6 +167,13 @@ impl Settings {
             config.audit.require_reason.to_string(),
             None,
         );
+        list.add("audit.approval", config.audit.approval.as_str().to_owned(), None);
+        let mask = list.written("output.mask");
+        list.add(
+            "output.mask",
+            mask.unwrap_or_else(|| "nothing besides the built-in rules".to_owned()),
+            None,
+        );
         for (name, value) in config.janitor.values(&config.retention) {
             list.add(name, value, None);
         }
@@ -169,7 +184,6 @@ impl Settings {
                 }
             }
         }
-        list.list
     }
 }
 
@@ -179,6 +193,12 @@ struct Values<'a> {
 }
 
 impl Values<'_> {
+    /// What the file says.
+    fn written(&self, name: &str) -> Option<String> {
+        let written = self.origin?.keys.get(name)?;
+        Some(written.value.clone()).filter(|value| !value.is_empty())
+    }
+
     /// `source`: where it came from, unless that is the file or the default.
     fn add(&mut self, name: &str, value: String, source: Option<&str>) {
         let from_file = || self.origin.and_then(|origin| origin.source(name));

@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use idemctl::mask::{Masker, Pointer};
 use idemctl::ops::purge::TTL_RANGE;
 use idemctl::protocol::{MAX_LEASE, MIN_LEASE};
 use idemctl::provider::ProviderConfig;
@@ -35,6 +36,7 @@ pub(crate) struct Config {
     pub(crate) retention: Retention,
     pub(crate) audit: Audit,
     pub(crate) lease: Lease,
+    pub(crate) output: Output,
     pub(crate) janitor: super::janitor::Janitor,
     pub(crate) providers: BTreeMap<String, ProviderConfig>,
 }
@@ -115,6 +117,42 @@ impl Default for Retention {
 pub(crate) struct Audit {
     /// Whether a change without `--reason` is refused.
     pub(crate) require_reason: bool,
+    /// How many persons `resolve` needs.
+    pub(crate) approval: Approval,
+}
+
+/// `audit.approval`
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Approval {
+    /// One.
+    #[default]
+    None,
+    /// One asks, another one does it.
+    TwoPerson,
+}
+
+impl Approval {
+    /// As the file has it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::TwoPerson => "two-person",
+        }
+    }
+}
+
+/// `[output]`: how stored text is shown.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Output {
+    /// `mask`: places of JSON bodies that are hidden besides what the built-in rules hide.
+    #[serde(deserialize_with = "masker")]
+    pub(crate) mask: Masker,
+}
+
+fn masker<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Masker, D::Error> {
+    Vec::<Pointer>::deserialize(deserializer).map(Masker::new)
 }
 
 /// Reads the file that was named, or the first of the usual places that exists.

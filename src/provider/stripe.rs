@@ -1,0 +1,359 @@
+//! The adapter for Stripe (API v1): payment intents, or charges, that carry our order id in their metadata.
+//!
+//! Two look-ups with opposite faults. The search (`docs.stripe.com/api/payment_intents/search`) finds an order
+//! whenever it was made, but new and changed objects reach it late, usually within a minute and within an hour in
+//! outages, it takes similar texts for matches, and some accounts do not have it. The list
+//! (`docs.stripe.com/api/payment_intents/list`) is what `docs.stripe.com/search` names for reading right after writing,
+//! but can only be narrowed by the time of creation. So a charge that the search finds, and that the object itself
+//! confirms, decides at once; whatever else the search says or fails to say is left to the list, and only a list
+//! that was read to its end says that there is no payment.
+
+mod list;
+mod object;
+mod page;
+mod search;
+mod settings;
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use tokio::time::Instant;
+
+use super::config::{ProviderConfig, wrong};
+use super::fetch::{Answer, Credentials, Fetcher, Request, Trouble};
+use super::judge::Judge;
+use super::secret::HeaderValue;
+use super::template::ResponseTemplate;
+use super::url::BaseUrl;
+use super::{
+    Facts, LookUp, Payment, Provider, ProviderStatus, StatusFuture, StatusQuery, Surroundings, Verdict,
+    window,
+};
+use crate::error::Result;
+use crate::fingerprint::json::{self, Value};
+use crate::key::check_name;
+use crate::response::Response;
+use object::{Object, id, member, metadata};
+use page::page;
+use settings::{field, fields, is_account, is_of_test_mode};
+
+/// Where the API is.
+const PRODUCTION: &str = "https://api.stripe.com";
+
+/// The version of the API that is asked for (`docs.stripe.com/api/versioning`), whatever the account's default is:
+/// with today's names of the statuses, with the search (since 2020-08-27), and with payment intents that do not
+/// carry a copy of each of their charges (since 2022-11-15), a hundred of which would make a long answer.
+const API_VERSION: &str = "2024-06-20";
+
+/// The longest idempotency key (`docs.stripe.com/api/idempotent_requests`).
+const KEY_LIMIT: usize = 255;
+
+/// How long Stripe keeps a key at least (`docs.stripe.com/api/idempotent_requests`).
+const KEY_RETENTION: Duration = Duration::from_hours(24);
+
+/// How long after an attempt a list without it proves nothing. The list itself has no lag; but the request of the
+/// attempt may be on its way for the 80 s that Stripe's own libraries wait for an answer.
+const DEFAULT_LAG: Duration = Duration::from_mins(2);
+
+/// The keys of the configuration that only vendors have.
+const STRIPE_KEYS: [&str; 3] = ["secret", "account", "object"];
+
+/// How many objects that a search found are looked at one by one.
+const MAX_HITS: usize = 5;
+
+/// A provider of `kind = "stripe"`.
+#[derive(Debug)]
+pub struct StripeProvider {
+    name: String,
+    facts: Facts,
+    base: BaseUrl,
+    fetcher: Fetcher,
+    secret: HeaderValue,
+    surroundings: Surroundings,
+    object: Object,
+    /// Below `metadata`: where our order id is.
+    field: String,
+    judge: Judge,
+    response: Option<ResponseTemplate>,
+}
+
+/// What the search came to.
+struct Searched {
+    /// Payments of the order as they are now, not as the search shows them.
+    found: Vec<Value>,
+    /// When the answer was given, by Stripe's clock.
+    date: Option<DateTime<Utc>>,
+    /// What was asked and what came back.
+    evidence: String,
+}
+
+/// What asking for one object by its own id came to.
+enum Direct {
+    Found(Value),
+    Missing,
+    /// The answer cannot be judged; why.
+    Unclear(String),
+    /// There is no answer.
+    Silent(Trouble),
+}
+
+impl StripeProvider {
+    /// Checks the section and prepares the client.
+    ///
+    /// Returns [`Error::Settings`](crate::error::Error::Settings) naming the key that is absent or wrong.
+    pub fn new(name: &str, config: &ProviderConfig, surroundings: &Surroundings) -> Result<Self> {
+        check_name("provider", name)?;
+        config.refuse_foreign_keys(name, &STRIPE_KEYS)?;
+        let secret = config.needed(name, "secret", config.secret.as_ref())?;
+        let base = config.url.as_ref().map_or(PRODUCTION, |url| url.reveal());
+        let base = BaseUrl::parse(base, config.allow_http).map_err(|problem| wrong(name, "url", problem))?;
+        let object = Object::parse(config.object.as_deref())
+            .ok_or_else(|| wrong(name, "object", "is neither \"payment_intent\" nor \"charge\""))?;
+        let field = field(name, config.order_id.as_deref())?;
+        let mut fetcher = Fetcher::new(name, config, surroundings, base.is_https())?
+            .with_credentials(Credentials::Bearer(secret.clone()))
+            .with_header("stripe-version", API_VERSION);
+        if let Some(account) = &config.account {
+            // docs.stripe.com/api/connected-accounts
+            if !is_account(account) {
+                return Err(wrong(
+                    name,
+                    "account",
+                    "is no id of a connected account, such as acct_1A2b3C",
+                ));
+            }
+            fetcher = fetcher.with_header("stripe-account", account);
+        }
+        let facts = Facts {
+            kind: config.kind.as_str(),
+            key_scheme: config.key_scheme,
+            key_limit: Some(config.key_limit.unwrap_or(KEY_LIMIT)),
+            key_retention: Some(config.key_retention.unwrap_or(KEY_RETENTION)),
+            // Once the execution began, a failure is kept and replayed like a success
+            // (docs.stripe.com/error-low-level, "Content errors" and "Server errors").
+            replays_errors: Some(config.replays_errors.unwrap_or(true)),
+            look_up: LookUp::Window {
+                lag: config.lag.unwrap_or(DEFAULT_LAG),
+            },
+            timeout: fetcher.timeout(),
+        };
+        let judge = Judge {
+            name: name.to_owned(),
+            look_up: facts.look_up,
+            fields: fields(name)?,
+            words: object.words(),
+            special: Some(object.verdict()),
+            unlisted: "the adapter does not know".to_owned(),
+        };
+        let response = ResponseTemplate::of(name, config.response.as_ref())?;
+        Ok(Self {
+            name: name.to_owned(),
+            facts,
+            base,
+            fetcher,
+            secret: secret.clone(),
+            surroundings: surroundings.clone(),
+            object,
+            field,
+            judge,
+            response,
+        })
+    }
+
+    async fn ask(&self, query: &StatusQuery) -> ProviderStatus {
+        let mut status = self.look_up(query).await;
+        // No payment of live mode is visible with such a key, which whoever asks about real money has to see.
+        if self
+            .secret
+            .text(&self.surroundings)
+            .await
+            .is_ok_and(|secret| is_of_test_mode(&secret))
+        {
+            status.evidence.push_str("; the key is one of test mode");
+        }
+        status
+    }
+
+    async fn look_up(&self, query: &StatusQuery) -> ProviderStatus {
+        if let Err(error) = check_name("order_id", &query.order_id) {
+            let evidence = format!("{}: not sent", self.asked(""));
+            return self.judge.unknown(query, evidence, error.to_string().into());
+        }
+        let deadline = self.fetcher.deadline();
+        let mut missing = None;
+        if self.object.is_id(&query.order_id) {
+            match self.by_id(query, deadline).await {
+                Ok(status) => return status,
+                Err(evidence) => missing = Some(evidence),
+            }
+        }
+        let status = self.by_metadata(query, deadline).await;
+        match missing {
+            Some(evidence) if status.verdict == Verdict::NotCharged && status.payment.is_none() => {
+                let reason = "the order id has the form of Stripe's own ids, but this key sees no such object: it may \
+                              belong to another account, or to the other one of live and test mode";
+                let evidence = format!("{evidence}; {}", status.evidence);
+                self.judge.unknown(query, evidence, reason.to_owned().into())
+            }
+            _ => status,
+        }
+    }
+
+    /// An order id that is Stripe's own id: the object itself is asked for. `Err`: there is none.
+    async fn by_id(&self, query: &StatusQuery, deadline: Instant) -> Result<ProviderStatus, String> {
+        let asked = self.asked(&format!("/{}", query.order_id));
+        match self.direct(&query.order_id, deadline).await {
+            Direct::Found(payment) => {
+                // Not an order with perhaps several payments but one payment, whose own word is the last one.
+                let query = query.clone().attempts(1);
+                Ok(self
+                    .judge
+                    .payment(&query, format!("{asked}: one payment"), payment))
+            }
+            Direct::Missing => Err(format!("{asked}: no such object")),
+            Direct::Unclear(reason) => Ok(self.judge.unknown(query, asked, reason.into())),
+            Direct::Silent(trouble) => Ok(ProviderStatus {
+                answered: false,
+                ..self
+                    .judge
+                    .unknown(query, format!("{asked}: no answer that can be judged"), trouble)
+            }),
+        }
+    }
+
+    async fn by_metadata(&self, query: &StatusQuery, deadline: Instant) -> ProviderStatus {
+        let Searched {
+            mut found,
+            date,
+            evidence,
+        } = self.search(&query.order_id, deadline).await;
+        let is_charged = |payment: &Value| self.judge.verdict(payment) == Some(Verdict::Charged);
+        if found.iter().any(is_charged) {
+            let gap = "new payments reach the search late".to_owned();
+            return self.judge.payments(query, evidence, found, Some(gap.into()));
+        }
+        let listed = window::read(self, query, self.facts.look_up, date, deadline).await;
+        let evidence = format!("{evidence}; {}", listed.evidence);
+        // The list was read later, so that its view of a payment is the newer one.
+        found.retain(|payment| !listed.found.iter().any(|other| id(other) == id(payment)));
+        found.extend(listed.found);
+        let status = self.judge.payments(query, evidence, found, listed.gap);
+        ProviderStatus {
+            answered: listed.answered || status.verdict != Verdict::Unknown,
+            ..status
+        }
+    }
+
+    /// What the search finds, each confirmed by the object itself. Nothing is concluded from a search that fails
+    /// or finds nothing.
+    async fn search(&self, order_id: &str, deadline: Instant) -> Searched {
+        let asked = self.asked("/search");
+        let nothing = |date, evidence| Searched {
+            found: Vec::new(),
+            date,
+            evidence,
+        };
+        let Some(text) = search::query(&self.field, order_id) else {
+            return nothing(None, format!("{asked}: not sent, the order id has a backslash"));
+        };
+        // Most of the time is left to the list, which has the last word.
+        let limit = (Instant::now() + self.fetcher.timeout() / 3).min(deadline);
+        let path = format!("{}/search", self.object.path());
+        let parameters = [("query", text.as_str()), ("limit", "100")];
+        let answer = match self.get(&path, &parameters, limit).await {
+            Ok(answer) => answer,
+            Err(trouble) => return nothing(None, format!("{asked}: {}", trouble.reason)),
+        };
+        let code = answer.status.as_u16();
+        if code != 200 {
+            return nothing(answer.date, format!("{asked}: HTTP {code}, not available"));
+        }
+        let hits = match page(&answer) {
+            Ok(hits) => hits,
+            Err(problem) => return nothing(answer.date, format!("{asked}: {problem}")),
+        };
+        let ids = hits
+            .data
+            .iter()
+            .filter(|hit| metadata(hit, &self.field) == Some(order_id));
+        let ids: Vec<&str> = ids.filter_map(id).filter(|id| self.object.is_id(id)).collect();
+        let mut found = Vec::new();
+        for id in ids.iter().take(MAX_HITS) {
+            // What the search shows may be old.
+            match self.direct(id, deadline).await {
+                Direct::Found(payment) if metadata(&payment, &self.field) == Some(order_id) => {
+                    found.push(payment);
+                }
+                _ => {}
+            }
+        }
+        let evidence = format!(
+            "{asked}: HTTP 200, {} of {} hits confirmed",
+            found.len(),
+            ids.len()
+        );
+        Searched {
+            found,
+            date: answer.date,
+            evidence,
+        }
+    }
+
+    /// One object by Stripe's own id.
+    async fn direct(&self, wanted: &str, deadline: Instant) -> Direct {
+        let path = format!("{}/{wanted}", self.object.path());
+        let answer = match self.get(&path, &[], deadline).await {
+            Ok(answer) => answer,
+            Err(trouble) => return Direct::Silent(trouble),
+        };
+        let document = match json::parse(&answer.body) {
+            Ok(document) => document,
+            Err(error) => return Direct::Unclear(format!("the answer cannot be read: {error}")),
+        };
+        match answer.status.as_u16() {
+            200 if id(&document) == Some(wanted) => Direct::Found(document),
+            200 => Direct::Unclear("another object came back than was asked for".to_owned()),
+            // Only with an error object (docs.stripe.com/api/errors): a gateway has its own 404.
+            404 if member(&document, "error").is_some_and(|error| member(error, "type").is_some()) => {
+                Direct::Missing
+            }
+            code => Direct::Unclear(format!("the provider answered HTTP {code}")),
+        }
+    }
+
+    async fn get(
+        &self,
+        path: &str,
+        parameters: &[(&str, &str)],
+        deadline: Instant,
+    ) -> Result<Answer, Trouble> {
+        let url = self.base.with(path, parameters)?;
+        self.fetcher.ask(&Request::get(url), deadline).await
+    }
+
+    /// What is asked, for the evidence.
+    fn asked(&self, what: &str) -> String {
+        format!("GET {}{}{what}", self.base.origin(), self.object.path())
+    }
+}
+
+impl Provider for StripeProvider {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn status<'a>(&'a self, query: &'a StatusQuery) -> StatusFuture<'a> {
+        Box::pin(self.ask(query))
+    }
+
+    fn response(&self, payment: &Payment) -> Result<Option<Response>> {
+        self.response
+            .as_ref()
+            .map(|response| response.fill(&self.name, payment))
+            .transpose()
+    }
+}
