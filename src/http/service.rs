@@ -28,10 +28,19 @@ use crate::protocol::{Difference, Lease, Replay, Reservation};
 type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// What [`IdempotencyLayer`] makes of a service.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct IdempotencyService<S, P> {
     inner: S,
     layer: IdempotencyLayer<P>,
+}
+
+impl<S: Clone, P> Clone for IdempotencyService<S, P> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            layer: self.layer.clone(),
+        }
+    }
 }
 
 impl<S, P> IdempotencyService<S, P> {
