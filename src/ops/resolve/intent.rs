@@ -1,11 +1,10 @@
 //! What somebody wants to be stored, and the rules for it.
 
-use std::fmt::Write as _;
-
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
+use crate::hex;
 use crate::ops::actor::Actor;
 use crate::ops::end::End;
 use crate::response::{DEFAULT_MAX_BODY_BYTES, Response};
@@ -142,7 +141,7 @@ impl Intent {
 
     /// Hex SHA-256 of the body's bytes.
     pub fn body_sha256(&self) -> String {
-        hex(&Sha256::digest(self.response.body()))
+        hex::sha256(self.response.body())
     }
 
     /// Hex SHA-256 of status, headers in order, and body: what two persons have to agree on.
@@ -156,7 +155,7 @@ impl Intent {
             json!(response.headers())
         ));
         hash.update(response.body());
-        hex(&hash.finalize())
+        hex::encode(&hash.finalize())
     }
 
     /// `against_provider`: whether its word is really overridden.
@@ -243,14 +242,6 @@ pub fn not_made() -> Result<Response> {
         "outcome": "not_charged",
     });
     Response::new(STATUS_CODE, body.to_string())?.with_header("content-type", "application/problem+json")
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut hex, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
 }
 
 #[cfg(test)]
