@@ -6,11 +6,11 @@
 //! | the row's provider is asked, and contradicts | refused, unless the intent overrides it |
 //! | it cannot be reached, cannot tell, or nobody is configured | done; that is what this is for |
 //!
-//! With [`Approval::TwoPerson`] the first call only writes the event `resolve_requested`, and a call of another
+//! With every [`Approval`] but none the first call only writes the event `resolve_requested`, and a call of another
 //! person who wants the same about the same row ends it. A request holds for 24 hours of the database's clock, only
 //! for the row as it was (token, attempt, lease end), and only the newest one of a key counts. Who is another
-//! person is told by the database's session user, or by the user of the operating system, which the calling side
-//! only says of itself.
+//! person is told by the database's session user; with [`Approval::TwoPerson`] also by the user of the operating
+//! system, which the calling side only says of itself.
 
 mod intent;
 mod said;
@@ -28,6 +28,7 @@ use crate::error::Result;
 use crate::key::KeyId;
 use crate::ops::ask::Providers;
 use crate::ops::end::{Ending, end_row_in};
+use crate::provider::Verdict;
 use crate::record::{Record, State};
 use crate::store::Store;
 use crate::store::approval::{Asked, REQUESTED, row_texts};
@@ -143,6 +144,20 @@ pub struct Proposal {
     pub next: Next,
 }
 
+impl Proposal {
+    /// Whether the provider says the same in both: the same verdict about the same payment.
+    ///
+    /// What somebody agreed to, or overrode, is what they were shown of it.
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        self.answer() == other.answer()
+    }
+
+    fn answer(&self) -> Option<(&str, Verdict, Option<&str>)> {
+        let status = self.said.as_ref()?.answer()?;
+        Some((&status.provider, status.verdict, status.reference.as_deref()))
+    }
+}
+
 /// What became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
@@ -181,7 +196,7 @@ pub async fn propose(
     let said = Said::about(providers, &seen, intent.provider.as_deref()).await;
     let next = match said.refusal(intent) {
         Some(refusal) if !intent.against_provider => Next::Refuse(refusal),
-        against if intent.approval == Approval::TwoPerson => {
+        against if intent.approval != Approval::None => {
             let row = Stuck::from(&seen);
             let wanted = intent.wanted(&row, against.is_some());
             next(store.resolve_request(conn, &wanted).await?)

@@ -58,16 +58,20 @@ pub enum Approval {
     /// One.
     #[default]
     None,
-    /// One asks, another one confirms.
+    /// One asks, another one confirms: another session user of the database, or another user of the operating
+    /// system, which the acting program only says.
     TwoPerson,
+    /// The same, and only another session user of the database counts: that is proof.
+    TwoDatabaseUsers,
 }
 
 impl Approval {
-    /// `none`, `two-person`.
+    /// `none`, `two-person`, `two-database-users`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
             Self::TwoPerson => "two-person",
+            Self::TwoDatabaseUsers => "two-database-users",
         }
     }
 }
@@ -166,6 +170,7 @@ impl Intent {
             response_sha256: self.response_sha256(),
             against_provider,
             os_user: self.actor.os_user.as_deref(),
+            os_user_counts: self.approval != Approval::TwoDatabaseUsers,
         }
     }
 }
