@@ -267,10 +267,8 @@ async fn where_only_database_users_count_a_claim_is_not_enough() {
     }
     assert_eq!(two.state().await, "in_progress");
     Two::check(two.done(&two.bob).await, 0, "done");
-    assert_eq!(
-        details(&two.cli, "resolve").await["approval"],
-        "two-database-users"
-    );
+    let event = details(&two.cli, "resolve").await;
+    assert_eq!(event["approval"], "two-database-users");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,7 +2,6 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use idemctl::connect::Connection;
 use idemctl::key::KeyId;
@@ -11,6 +10,7 @@ use idemctl::ops::actor::Actor;
 use idemctl::ops::resolve::{self, Approval, Decision, Intent, Next, Outcome, Proposal};
 use idemctl::response::{DEFAULT_MAX_BODY_BYTES, Response};
 use idemctl::store::Store;
+use idemctl::time::Stopwatch;
 
 use super::key_arg::KeyArgs;
 use crate::context::Context;
@@ -80,7 +80,7 @@ pub(crate) async fn run(context: &Context, args: &ResolveArgs) -> Result<Exit> {
         Ok((conn, store, proposal))
     };
     let (mut conn, store, proposal) = lifecycle.unless_stopped(context, looking).await?;
-    let asked_at = Instant::now();
+    let asked_at = Stopwatch::start();
     if intent.response.header("content-type").is_none() && !intent.response.body().is_empty() {
         let note =
             "the body is no JSON, and no content type goes with it; --header 'content-type: ...' gives one";

@@ -1,10 +1,9 @@
 //! What is known of the charge of a row, and whether the row may be released for it.
 
-use std::time::Instant;
-
 use idemctl::mask;
 use idemctl::provider::{ProviderStatus, Verdict};
 use idemctl::record::Record;
+use idemctl::time::Stopwatch;
 
 use super::{KeepAs, ReleaseArgs};
 use crate::context::Context;
@@ -15,7 +14,7 @@ use crate::safety::FRESH;
 #[derive(Debug)]
 pub(super) struct Answer {
     /// When it came.
-    at: Instant,
+    at: Stopwatch,
     /// For the event log.
     pub(super) evidence: serde_json::Value,
     /// Why the row may not be released, unless somebody accepts that.
@@ -58,7 +57,7 @@ impl Answer {
             ),
         };
         Self {
-            at: Instant::now(),
+            at: Stopwatch::start(),
             evidence,
             problem,
         }
