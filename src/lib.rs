@@ -46,6 +46,8 @@ pub mod connect;
 #[doc(hidden)]
 pub mod dev;
 #[cfg(feature = "operate")]
+mod hex;
+#[cfg(feature = "operate")]
 pub mod janitor;
 #[cfg(feature = "operate")]
 pub mod mask;

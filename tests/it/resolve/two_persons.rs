@@ -254,6 +254,24 @@ async fn who_is_another_person() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn where_only_database_users_count_a_claim_is_not_enough() {
+    let two = two().await;
+    two.cli.config(&TWO.replace("two-person", "two-database-users"));
+    Two::check(two.done(&two.alice).await, 0, "requested");
+    two.cli
+        .execute("update idempotency_event set os_user = 'somebody-else' where action = 'resolve_requested'")
+        .await;
+    for dry in [&["--dry-run"][..], &[]] {
+        let refused = Two::check(two.done_with(&two.alice, dry).await, 4, "refused");
+        assert!(refused.stderr.contains("database user"), "{}", refused.stderr);
+    }
+    assert_eq!(two.state().await, "in_progress");
+    Two::check(two.done(&two.bob).await, 0, "done");
+    let event = details(&two.cli, "resolve").await;
+    assert_eq!(event["approval"], "two-database-users");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_is_replaced_meanwhile_is_not_used() {
     let two = two().await;
     Two::check(two.done(&two.alice).await, 0, "requested");

@@ -20,7 +20,7 @@ use crate::context::Context;
 use crate::exit::{CliError, Exit, Result, say};
 use crate::lifecycle::Lifecycle;
 use crate::render::reconcile::{ReconcileView, proposal_line};
-use crate::safety::{ChangeArgs, Confirmed, confirm, require_answerable};
+use crate::safety::{ChangeArgs, Confirmed, FRESH, confirm, require_answerable};
 use crate::settings;
 
 /// Ask the provider about stuck keys, and do what its answer makes safe
@@ -68,9 +68,6 @@ pub(crate) struct ReconcileArgs {
     #[command(flatten)]
     change: ChangeArgs,
 }
-
-/// An answer older than this is asked for again before anything is done.
-const FRESH: Duration = Duration::from_secs(30);
 
 fn rps(text: &str) -> Result<f64, String> {
     let range = reconcile::RPS_RANGE;
