@@ -107,9 +107,6 @@ pub struct StatusQuery {
     pub attempted_at_age: Option<Duration>,
     /// How long ago the first attempt began, by the database's clock: where a window has to begin.
     pub first_attempted_at_age: Option<Duration>,
-    /// How many attempts there were, as far as is known. After several, one that failed proves nothing about a
-    /// later one that the provider may not show yet.
-    pub attempts: Option<u32>,
     /// Whether the times are what somebody remembers: a list is then read from an hour before until now, and not
     /// only for the time of the attempts.
     pub until_now: bool,
@@ -122,7 +119,6 @@ impl StatusQuery {
             order_id: order_id.into(),
             attempted_at_age: None,
             first_attempted_at_age: None,
-            attempts: None,
             until_now: false,
         }
     }
@@ -132,15 +128,6 @@ impl StatusQuery {
     pub fn until_now(self) -> Self {
         Self {
             until_now: true,
-            ..self
-        }
-    }
-
-    /// Says how many attempts there were.
-    #[must_use]
-    pub fn attempts(self, attempts: u32) -> Self {
-        Self {
-            attempts: Some(attempts),
             ..self
         }
     }

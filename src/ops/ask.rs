@@ -141,8 +141,7 @@ impl Chosen {
 /// The question about a row. The last attempt may have reached the provider until its lease ended; while the
 /// lease is alive, until now.
 fn query(record: &Record) -> StatusQuery {
-    let query =
-        StatusQuery::new(record.order_id()).attempts(u32::try_from(record.attempt).unwrap_or(u32::MAX));
+    let query = StatusQuery::new(record.order_id());
     let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds.max(0.0)).ok();
     let query = match record.lease_remaining_seconds.and_then(|rest| seconds(-rest)) {
         Some(age) => query.attempted_at_age(age),

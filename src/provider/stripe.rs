@@ -203,13 +203,7 @@ impl StripeProvider {
     async fn by_id(&self, query: &StatusQuery, deadline: Instant) -> Result<ProviderStatus, String> {
         let asked = self.asked(&format!("/{}", query.order_id));
         match self.direct(&query.order_id, deadline).await {
-            Direct::Found(payment) => {
-                // Not an order with perhaps several payments but one payment, whose own word is the last one.
-                let query = query.clone().attempts(1);
-                Ok(self
-                    .judge
-                    .payment(&query, format!("{asked}: one payment"), payment))
-            }
+            Direct::Found(payment) => Ok(self.judge.object(query, format!("{asked}: one payment"), payment)),
             Direct::Missing => Err(format!("{asked}: no such object")),
             Direct::Unclear(reason) => Ok(self.judge.unknown(query, asked, reason.into())),
             Direct::Silent(trouble) => Ok(ProviderStatus {

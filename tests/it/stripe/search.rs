@@ -87,8 +87,8 @@ async fn what_the_search_does_not_show_yet_the_list_has() {
             ..intent("pi_1", "order-1", status)
         };
         let vendor = Vendor::start(vec![fresh]).await;
-        let answer = adapter(vendor.port, "")
-            .status(&query("order-1", 60, 60).attempts(1))
+        let answer = adapter(vendor.port, "lag = \"60s\"")
+            .status(&query("order-1", 60, 60))
             .await;
         assert_eq!(checked(answer).verdict, verdict);
         assert_eq!(
