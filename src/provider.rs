@@ -107,9 +107,6 @@ pub struct StatusQuery {
     pub attempted_at_age: Option<Duration>,
     /// How long ago the first attempt began, by the database's clock: where a window has to begin.
     pub first_attempted_at_age: Option<Duration>,
-    /// Whether the times are what somebody remembers: a list is then read from an hour before until now, and not
-    /// only for the time of the attempts.
-    pub until_now: bool,
 }
 
 impl StatusQuery {
@@ -119,16 +116,6 @@ impl StatusQuery {
             order_id: order_id.into(),
             attempted_at_age: None,
             first_attempted_at_age: None,
-            until_now: false,
-        }
-    }
-
-    /// Says that the times are what somebody remembers.
-    #[must_use]
-    pub fn until_now(self) -> Self {
-        Self {
-            until_now: true,
-            ..self
         }
     }
 

@@ -4,9 +4,9 @@
 //! whenever it was made, but new and changed objects reach it late, usually within a minute and within an hour in
 //! outages, it takes similar texts for matches, and some accounts do not have it. The list
 //! (`docs.stripe.com/api/payment_intents/list`) is what `docs.stripe.com/search` names for reading right after writing,
-//! but can only be narrowed by the time of creation. So a charge that the search finds, and that the object itself
-//! confirms, decides at once; whatever else the search says or fails to say is left to the list, and only a list
-//! that was read to its end says that there is no payment.
+//! but can only be narrowed by the time of creation. So both are asked: a payment that the search finds counts if the
+//! object itself confirms it, and only a list that was read to its end says that there is no other. What the search
+//! shows for our order and nothing confirms or refutes is a gap.
 
 mod list;
 mod object;
@@ -16,7 +16,6 @@ mod settings;
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
 use tokio::time::Instant;
 
 use super::config::{ProviderConfig, wrong};
@@ -27,14 +26,14 @@ use super::template::ResponseTemplate;
 use super::url::BaseUrl;
 use super::{
     Facts, LookUp, Payment, Provider, ProviderStatus, StatusFuture, StatusQuery, Surroundings, Verdict,
-    window,
+    window::{self, BEFORE},
 };
 use crate::error::Result;
 use crate::fingerprint::json::{self, Value};
 use crate::key::check_name;
 use crate::response::Response;
-use object::{Object, id, member, metadata};
-use page::page;
+use object::{Object, id, member};
+use search::Searched;
 use settings::{field, fields, is_account, is_of_test_mode};
 
 /// Where the API is.
@@ -58,8 +57,9 @@ const DEFAULT_LAG: Duration = Duration::from_mins(2);
 /// The keys of the configuration that only vendors have.
 const STRIPE_KEYS: [&str; 3] = ["secret", "account", "object"];
 
-/// How many objects that a search found are looked at one by one.
-const MAX_HITS: usize = 5;
+/// How much the list begins before the first attempt where the search cannot be relied on for what is older: a page of
+/// the shop may have created the intent long before somebody paid it.
+const BEFORE_WITHOUT_SEARCH: Duration = Duration::from_hours(24);
 
 /// A provider of `kind = "stripe"`.
 #[derive(Debug)]
@@ -75,16 +75,6 @@ pub struct StripeProvider {
     field: String,
     judge: Judge,
     response: Option<ResponseTemplate>,
-}
-
-/// What the search came to.
-struct Searched {
-    /// Payments of the order as they are now, not as the search shows them.
-    found: Vec<Value>,
-    /// When the answer was given, by Stripe's clock.
-    date: Option<DateTime<Utc>>,
-    /// What was asked and what came back.
-    evidence: String,
 }
 
 /// What asking for one object by its own id came to.
@@ -218,78 +208,33 @@ impl StripeProvider {
     async fn by_metadata(&self, query: &StatusQuery, deadline: Instant) -> ProviderStatus {
         let Searched {
             mut found,
+            unconfirmed,
+            is_whole,
             date,
             evidence,
         } = self.search(&query.order_id, deadline).await;
-        let is_charged = |payment: &Value| self.judge.verdict(payment) == Some(Verdict::Charged);
-        if found.iter().any(is_charged) {
-            let gap = "new payments reach the search late".to_owned();
-            return self.judge.payments(query, evidence, found, Some(gap.into()));
-        }
-        let listed = window::read(self, query, self.facts.look_up, date, deadline).await;
+        let answered = !found.is_empty();
+        let before = if is_whole { BEFORE } else { BEFORE_WITHOUT_SEARCH };
+        // A charge that was found is no reason to leave the list out: a second one may not be in the search yet.
+        let listed = window::read(self, query, self.facts.look_up, before, date, deadline).await;
         let evidence = format!("{evidence}; {}", listed.evidence);
         // The list was read later, so that its view of a payment is the newer one.
         found.retain(|payment| !listed.found.iter().any(|other| id(other) == id(payment)));
         found.extend(listed.found);
-        let status = self.judge.payments(query, evidence, found, listed.gap);
+        let is_found = |wanted: &String| found.iter().any(|payment| id(payment) == Some(wanted.as_str()));
+        let lost = unconfirmed.iter().find(|wanted| !is_found(wanted));
+        let gap = listed.gap.or_else(|| {
+            let lost = lost?;
+            let reason = format!(
+                "the search shows {lost:?} as a payment of this order, which neither the object itself nor the list \
+                 confirms or refutes"
+            );
+            Some(reason.into())
+        });
+        let status = self.judge.payments(query, evidence, found, gap);
         ProviderStatus {
-            answered: listed.answered || status.verdict != Verdict::Unknown,
+            answered: answered || listed.answered,
             ..status
-        }
-    }
-
-    /// What the search finds, each confirmed by the object itself. Nothing is concluded from a search that fails
-    /// or finds nothing.
-    async fn search(&self, order_id: &str, deadline: Instant) -> Searched {
-        let asked = self.asked("/search");
-        let nothing = |date, evidence| Searched {
-            found: Vec::new(),
-            date,
-            evidence,
-        };
-        let Some(text) = search::query(&self.field, order_id) else {
-            return nothing(None, format!("{asked}: not sent, the order id has a backslash"));
-        };
-        // Most of the time is left to the list, which has the last word.
-        let limit = (Instant::now() + self.fetcher.timeout() / 3).min(deadline);
-        let path = format!("{}/search", self.object.path());
-        let parameters = [("query", text.as_str()), ("limit", "100")];
-        let answer = match self.get(&path, &parameters, limit).await {
-            Ok(answer) => answer,
-            Err(trouble) => return nothing(None, format!("{asked}: {}", trouble.reason)),
-        };
-        let code = answer.status.as_u16();
-        if code != 200 {
-            return nothing(answer.date, format!("{asked}: HTTP {code}, not available"));
-        }
-        let hits = match page(&answer) {
-            Ok(hits) => hits,
-            Err(problem) => return nothing(answer.date, format!("{asked}: {problem}")),
-        };
-        let ids = hits
-            .data
-            .iter()
-            .filter(|hit| metadata(hit, &self.field) == Some(order_id));
-        let ids: Vec<&str> = ids.filter_map(id).filter(|id| self.object.is_id(id)).collect();
-        let mut found = Vec::new();
-        for id in ids.iter().take(MAX_HITS) {
-            // What the search shows may be old.
-            match self.direct(id, deadline).await {
-                Direct::Found(payment) if metadata(&payment, &self.field) == Some(order_id) => {
-                    found.push(payment);
-                }
-                _ => {}
-            }
-        }
-        let evidence = format!(
-            "{asked}: HTTP 200, {} of {} hits confirmed",
-            found.len(),
-            ids.len()
-        );
-        Searched {
-            found,
-            date: answer.date,
-            evidence,
         }
     }
 

@@ -4,6 +4,7 @@
 mod api;
 mod charges;
 mod config;
+mod hits;
 mod intents;
 mod search;
 mod story;

@@ -51,6 +51,8 @@ pub(super) enum Fault {
     Close,
     /// Nothing, for ever.
     Hang,
+    /// The answer as it is.
+    None,
 }
 
 /// A running server; it ends with the test's runtime.
@@ -94,6 +96,11 @@ impl Vendor {
             .unwrap()
             .faults
             .insert(0, (path.to_owned(), fault));
+    }
+
+    /// Requests of paths that begin like this get their answer, whatever shorter paths get.
+    pub(super) fn no_fault(&self, path: &str) {
+        self.fault(path, Fault::None);
     }
 
     /// Pages with fewer payments than were asked for.
@@ -158,7 +165,7 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
         Some(Fault::Close) => return,
         Some(Fault::Hang) => return std::future::pending().await,
         Some(Fault::Answer(status, body)) => (status, body.to_owned()),
-        None => {
+        None | Some(Fault::None) => {
             let (status, body) = answer(&head, &state.lock().unwrap());
             (status, body.to_string())
         }
