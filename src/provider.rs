@@ -14,6 +14,7 @@ mod proxy;
 pub mod secret;
 mod stripe;
 mod template;
+mod test_mode;
 mod tls;
 mod url;
 mod vendor;
@@ -221,6 +222,15 @@ impl ProviderStatus {
             answered: true,
             payment: None,
         }
+    }
+
+    /// Takes "not charged" back, for something else that the look-up showed; every other verdict stands.
+    fn doubted(mut self, reason: String) -> Self {
+        if self.verdict == Verdict::NotCharged {
+            self.verdict = Verdict::Unknown;
+            self.reason = Some(reason);
+        }
+        self
     }
 }
 

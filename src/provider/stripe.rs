@@ -21,11 +21,11 @@ use tokio::time::Instant;
 use super::config::{ProviderConfig, wrong};
 use super::fetch::{Answer, Credentials, Fetcher, Request, Trouble};
 use super::judge::Judge;
-use super::secret::HeaderValue;
 use super::template::ResponseTemplate;
+use super::test_mode::TestMode;
 use super::url::BaseUrl;
 use super::{
-    Facts, LookUp, Payment, Provider, ProviderStatus, StatusFuture, StatusQuery, Surroundings, Verdict,
+    Facts, LookUp, Payment, Provider, ProviderStatus, StatusFuture, StatusQuery, Surroundings,
     window::{self, BEFORE},
 };
 use crate::error::Result;
@@ -34,7 +34,7 @@ use crate::key::check_name;
 use crate::response::Response;
 use object::{Object, id, member};
 use search::Searched;
-use settings::{field, fields, is_account, is_of_test_mode};
+use settings::{field, fields, is_account};
 
 /// Where the API is.
 const PRODUCTION: &str = "https://api.stripe.com";
@@ -55,7 +55,10 @@ const KEY_RETENTION: Duration = Duration::from_hours(24);
 const DEFAULT_LAG: Duration = Duration::from_mins(2);
 
 /// The keys of the configuration that only vendors have.
-const STRIPE_KEYS: [&str; 3] = ["secret", "account", "object"];
+const STRIPE_KEYS: [&str; 4] = ["secret", "account", "object", "test_mode"];
+
+/// How secret and restricted keys of test mode begin (`docs.stripe.com/keys`).
+const TEST_KEYS: &[&str] = &["sk_test_", "rk_test_"];
 
 /// How much the list begins before the first attempt where the search cannot be relied on for what is older: a page of
 /// the shop may have created the intent long before somebody paid it.
@@ -68,8 +71,7 @@ pub struct StripeProvider {
     facts: Facts,
     base: BaseUrl,
     fetcher: Fetcher,
-    secret: HeaderValue,
-    surroundings: Surroundings,
+    test_mode: TestMode,
     object: Object,
     /// Below `metadata`: where our order id is.
     field: String,
@@ -141,8 +143,12 @@ impl StripeProvider {
             facts,
             base,
             fetcher,
-            secret: secret.clone(),
-            surroundings: surroundings.clone(),
+            test_mode: TestMode {
+                secret: secret.clone(),
+                surroundings: surroundings.clone(),
+                prefixes: TEST_KEYS,
+                is_meant: config.test_mode,
+            },
             object,
             field,
             judge,
@@ -151,17 +157,7 @@ impl StripeProvider {
     }
 
     async fn ask(&self, query: &StatusQuery) -> ProviderStatus {
-        let mut status = self.look_up(query).await;
-        // No payment of live mode is visible with such a key, which whoever asks about real money has to see.
-        if self
-            .secret
-            .text(&self.surroundings)
-            .await
-            .is_ok_and(|secret| is_of_test_mode(&secret))
-        {
-            status.evidence.push_str("; the key is one of test mode");
-        }
-        status
+        self.test_mode.judge(self.look_up(query).await).await
     }
 
     async fn look_up(&self, query: &StatusQuery) -> ProviderStatus {
@@ -179,11 +175,11 @@ impl StripeProvider {
         }
         let status = self.by_metadata(query, deadline).await;
         match missing {
-            Some(evidence) if status.verdict == Verdict::NotCharged && status.payment.is_none() => {
+            Some(evidence) if status.payment.is_none() => {
                 let reason = "the order id has the form of Stripe's own ids, but this key sees no such object: it may \
                               belong to another account, or to the other one of live and test mode";
                 let evidence = format!("{evidence}; {}", status.evidence);
-                self.judge.unknown(query, evidence, reason.to_owned().into())
+                ProviderStatus { evidence, ..status }.doubted(reason.to_owned())
             }
             _ => status,
         }

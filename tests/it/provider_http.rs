@@ -252,10 +252,21 @@ async fn one_payment_or_no_answer() {
     let status = one(Reply::json(200, two), "").await;
     assert!(reason(&status).contains("2 payments were found"), "{status:?}");
     let status = one(Reply::json(200, two), "match = \"/order\"").await;
+    // A list that the order id did not narrow may have another payment of ours further on.
+    assert!(
+        reason(&status).contains("1 payments of other orders came back"),
+        "{status:?}"
+    );
+    assert_eq!(status.reference.as_deref(), Some("1"));
+    let charged = two.replace("failed", "succeeded");
+    let status = one(Reply::json(200, &charged), "match = \"/order\"").await;
     assert_eq!(
         (status.verdict, status.reference.as_deref()),
-        (Verdict::NotCharged, Some("1"))
+        (Verdict::Charged, Some("1"))
     );
+    let alone = r#"{"data":[{"id":1,"status":"failed","order":"order-1"}]}"#;
+    let status = one(Reply::json(200, alone), "match = \"/order\"").await;
+    assert_eq!(status.verdict, Verdict::NotCharged, "{status:?}");
     // A provider that ignores the filter gives the payments of others: neither ours nor a miss.
     for others in [
         r#"{"data":[{"status":"succeeded","order":"order-11"}]}"#,

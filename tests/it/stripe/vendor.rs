@@ -68,6 +68,7 @@ struct State {
     faults: Vec<(String, Fault)>,
     heads: Vec<String>,
     page: usize,
+    secret: String,
 }
 
 impl Vendor {
@@ -77,6 +78,7 @@ impl Vendor {
         let state = Arc::new(Mutex::new(State {
             intents,
             page: 100,
+            secret: super::api::SECRET.to_owned(),
             ..State::default()
         }));
         let shared = Arc::clone(&state);
@@ -101,6 +103,11 @@ impl Vendor {
     /// Requests of paths that begin like this get their answer, whatever shorter paths get.
     pub(super) fn no_fault(&self, path: &str) {
         self.fault(path, Fault::None);
+    }
+
+    /// Takes this key from now on, and no other.
+    pub(super) fn takes(&self, secret: &str) {
+        secret.clone_into(&mut self.state.lock().unwrap().secret);
     }
 
     /// Pages with fewer payments than were asked for.
@@ -187,7 +194,7 @@ fn error(status: u16, code: &str, message: &str) -> (u16, Value) {
 
 fn answer(head: &str, state: &State) -> (u16, Value) {
     let (path, query) = target(head);
-    if !head.contains(&format!("authorization: Bearer {}\r\n", super::api::SECRET)) {
+    if !head.contains(&format!("authorization: Bearer {}\r\n", state.secret)) {
         return error(401, "api_key_invalid", "Invalid API Key provided");
     }
     match path.strip_prefix("/v1/payment_intents") {
