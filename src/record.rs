@@ -13,7 +13,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::key::KeyId;
-use crate::time::Timestamp;
+use crate::time::{Stopwatch, Timestamp};
 
 /// State of a row by the database's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -105,6 +105,8 @@ pub struct Record {
     pub last_error: Option<String>,
     /// Summary of the stored response.
     pub response: Option<ResponseSummary>,
+    /// Since the row was read: by so much the ages above have grown.
+    pub read: Stopwatch,
 }
 
 impl Record {

@@ -115,6 +115,48 @@ impl ToSql for Timestamp {
     to_sql_checked!();
 }
 
+/// How long ago something happened in this process, the time included that the machine slept.
+///
+/// The monotonic clock stands still while a machine is suspended, and the wall clock may be set: the longer of the
+/// two is what counts where too short would be dangerous. It never decides about a row; it only says how old an
+/// answer is that was read before.
+#[derive(Debug, Clone, Copy)]
+pub struct Stopwatch {
+    started: std::time::Instant,
+    wall: std::time::SystemTime,
+}
+
+impl Stopwatch {
+    /// From now on.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "it is compared with itself alone, to notice that the machine slept"
+    )]
+    pub fn start() -> Self {
+        Self {
+            started: std::time::Instant::now(),
+            wall: std::time::SystemTime::now(),
+        }
+    }
+
+    /// As if it had been started so long ago.
+    #[cfg(all(test, feature = "operate"))]
+    pub(crate) fn started_ago(age: std::time::Duration) -> Self {
+        let now = Self::start();
+        Self {
+            started: now.started.checked_sub(age).unwrap_or(now.started),
+            ..now
+        }
+    }
+
+    /// Since the start.
+    pub fn elapsed(&self) -> std::time::Duration {
+        self.started
+            .elapsed()
+            .max(self.wall.elapsed().unwrap_or_default())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -140,6 +140,9 @@ impl Chosen {
 
 /// The question about a row. The last attempt may have reached the provider until its lease ended; while the
 /// lease is alive, until now.
+///
+/// The row may have waited for its turn. Where a window has to begin, that time is added; how long the provider has
+/// had to show a payment is not lengthened by it, which errs on the safe side.
 fn query(record: &Record) -> StatusQuery {
     let query = StatusQuery::new(record.order_id());
     let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds.max(0.0)).ok();
@@ -148,7 +151,47 @@ fn query(record: &Record) -> StatusQuery {
         None => query,
     };
     match record.age_seconds.and_then(seconds) {
-        Some(age) => query.first_attempted_at_age(age),
+        Some(age) => query.first_attempted_at_age(age.saturating_add(record.read.elapsed())),
         None => query,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::KeyId;
+    use crate::time::{Stopwatch, Timestamp};
+
+    #[test]
+    fn a_row_that_waited_for_its_turn_is_looked_for_where_it_began() {
+        let record = Record {
+            id: KeyId::new("shop-1", "order-1").unwrap(),
+            fingerprint: String::new(),
+            status: "in_progress".to_owned(),
+            state: None,
+            locked_until: Timestamp::NEG_INFINITY,
+            lease_remaining_seconds: Some(-30.0),
+            created_at: Timestamp::NEG_INFINITY,
+            age_seconds: Some(60.0),
+            completed_at: None,
+            retained_from: None,
+            attempt: 1,
+            lease_token: None,
+            owner: None,
+            operation: None,
+            provider: None,
+            order_id: None,
+            last_error: None,
+            response: None,
+            read: Stopwatch::started_ago(Duration::from_mins(10)),
+        };
+        let query = query(&record);
+        let began = query.first_attempted_at_age.unwrap();
+        assert!((660.0..670.0).contains(&began.as_secs_f64()), "{began:?}");
+        assert_eq!(
+            query.attempted_at_age,
+            Some(Duration::from_secs(30)),
+            "the lag is not shortened by waiting"
+        );
     }
 }

@@ -17,6 +17,7 @@ mod ending;
 mod plan;
 mod proposal;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -41,11 +42,8 @@ use ending::Writer;
 /// How many questions to one provider may be under way at once: 1 to this.
 pub const MAX_CONCURRENCY: usize = 64;
 
-/// How many questions a second to one provider: above 0, up to this.
-pub const MAX_RPS: f64 = 1000.0;
-
-/// How many proposals may wait for their turn to be written.
-const WAITING: usize = 16;
+/// How many questions a second to one provider: at least one in about 17 minutes, at most 1,000.
+pub const RPS_RANGE: std::ops::RangeInclusive<f64> = 0.001..=1000.0;
 
 /// The rows, as far as they are known.
 #[derive(Debug)]
@@ -60,6 +58,18 @@ pub enum Rows {
 }
 
 impl Rows {
+    /// The keys that the report will have.
+    fn ids(&self) -> Vec<KeyId> {
+        match self {
+            Self::Seen(rows) => rows.iter().map(|row| row.id.clone()).collect(),
+            Self::Proposed(rows) => rows.iter().map(|row| row.seen.id.clone()).collect(),
+            Self::Planned(rows) => {
+                let changing = rows.iter().filter(|row| row.changes());
+                changing.map(PlannedRow::id).collect()
+            }
+        }
+    }
+
     /// How many the report will have.
     #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
     pub fn len(&self) -> usize {
@@ -82,7 +92,7 @@ pub struct Request<'a> {
     pub named: Option<&'a str>,
     /// How many questions to one provider may be under way at once, 1 to [`MAX_CONCURRENCY`].
     pub concurrency: usize,
-    /// How many questions a second to one provider at most, above 0 and up to [`MAX_RPS`]; `None`: no limit.
+    /// How many questions a second to one provider at most, within [`RPS_RANGE`]; `None`: no limit.
     pub rps: Option<f64>,
     /// Who acts, and why.
     pub actor: Actor,
@@ -108,10 +118,10 @@ impl Request<'_> {
             return wrong("concurrency", reason);
         }
         match self.rps {
-            Some(rps) if !(rps > 0.0 && rps <= MAX_RPS) => wrong(
-                "rps",
-                format!("is {rps}; more than 0 and at most {MAX_RPS} are allowed"),
-            ),
+            Some(rps) if !RPS_RANGE.contains(&rps) => {
+                let (least, most) = (RPS_RANGE.start(), RPS_RANGE.end());
+                wrong("rps", format!("is {rps}; {least} to {most} are allowed"))
+            }
             _ => Ok(()),
         }
     }
@@ -130,6 +140,8 @@ pub enum Outcome {
     Left(Obstacle),
     /// Left alone: it is not any more as it was seen or planned; how it is now.
     Changed(String),
+    /// Left alone: what the provider says now comes to something else than was planned; to what.
+    Disagrees(String),
     /// Left alone for an error of this row, which is told.
     Error(String),
     /// The commit was not answered and nobody could be asked afterwards: changed or not, the database knows.
@@ -154,8 +166,10 @@ pub struct Report {
     pub items: Vec<Item>,
     /// How long it took.
     pub elapsed: Duration,
-    /// Whether it was asked to stop before all rows had their turn; those are not in the report.
+    /// Whether it was asked to stop before all rows had their turn.
     pub interrupted: bool,
+    /// The row that is being written.
+    under_way: Option<KeyId>,
 }
 
 impl Report {
@@ -188,9 +202,62 @@ impl fmt::Display for Report {
             self.count(|outcome| *outcome == Outcome::Released),
             self.count(waiting),
             self.count(person),
-            self.count(|outcome| matches!(outcome, Outcome::Changed(_))),
+            self.count(|outcome| matches!(outcome, Outcome::Changed(_) | Outcome::Disagrees(_))),
             self.errors(),
         )
+    }
+}
+
+impl Report {
+    /// Rows that had no turn, since an error or a stop came first.
+    fn list_the_rest(&mut self, ids: Vec<KeyId>) {
+        if self.items.len() == ids.len() {
+            return;
+        }
+        let known: HashSet<KeyId> = self.items.iter().map(|item| item.id.clone()).collect();
+        let under_way = self.under_way.take();
+        for id in ids.into_iter().filter(|id| !known.contains(id)) {
+            // Given up in the middle: what it came to is not known here.
+            let outcome = if under_way.as_ref() == Some(&id) {
+                Outcome::Unknown
+            } else {
+                Outcome::Left(Obstacle::NotAsked("the work ended before its turn".to_owned()))
+            };
+            self.items.push(Item {
+                id,
+                proposal: None,
+                outcome,
+            });
+        }
+    }
+}
+
+/// What the work tells of, row by row.
+struct Log<'a, P> {
+    report: &'a mut Report,
+    progress: &'a mut P,
+}
+
+impl<P: FnMut(&Item)> Log<'_, P> {
+    fn tell(&mut self, item: Item) {
+        count(&item);
+        (self.progress)(&item);
+        self.report.under_way = None;
+        self.report.items.push(item);
+    }
+
+    /// Ends a row, if that is what it comes to, and tells what became of it.
+    async fn end(
+        &mut self,
+        db: &mut Database<'_>,
+        writer: Option<&Writer<'_>>,
+        (proposal, planned): (Proposal, Option<PlannedRow>),
+        stop: &Stop,
+    ) -> Result<()> {
+        self.report.under_way = writer.map(|_| proposal.seen.id.clone());
+        let decided = ending::decide(db, writer, proposal, planned, stop).await;
+        self.tell(decided.row);
+        decided.fatal.map_or(Ok(()), Err)
     }
 }
 
@@ -216,20 +283,16 @@ pub async fn run(
     progress: &mut impl FnMut(&Item),
 ) -> Result<Report, Failure<Report>> {
     let started = Instant::now();
-    let rows = request.rows.len();
+    let ids = request.rows.ids();
     let mut report = Report::default();
     let result = tokio::select! {
         biased;
-        () = stop.hard() => {
-            report.interrupted = true;
-            Err(Error::Interrupted)
-        }
-        result = work(db, providers, request, stop, progress, &mut report) => {
-            report.interrupted = stop.is_soft() && report.items.len() < rows;
-            result
-        }
+        () = stop.hard() => Err(Error::Interrupted),
+        result = work(db, providers, request, stop, progress, &mut report) => result,
     };
+    report.interrupted = stop.is_soft() && report.items.len() < ids.len();
     report.elapsed = started.elapsed();
+    report.list_the_rest(ids);
     match result {
         Ok(()) => Ok(report),
         Err(cause) => Err(Failure {
@@ -252,25 +315,19 @@ async fn work(
         actor: &request.actor,
         run: Uuid::new_v4(),
     });
-    let mut tell = |item: Item| {
-        count(&item);
-        progress(&item);
-        report.items.push(item);
-    };
+    let mut log = Log { report, progress };
     let ready = match request.rows {
         Rows::Seen(records) => records
             .into_iter()
             .map(|seen| Ready { seen, planned: None })
             .collect(),
-        Rows::Planned(rows) => plan::read_again(db, rows, stop, &mut tell).await?,
+        Rows::Planned(rows) => plan::read_again(db, rows, stop, &mut |item| log.tell(item)).await?,
         Rows::Proposed(proposals) => {
             for proposal in proposals {
                 if stop.is_soft() {
                     break;
                 }
-                let decided = ending::decide(db, writer.as_ref(), proposal, None, stop).await;
-                tell(decided.row);
-                decided.fatal.map_or(Ok(()), Err)?;
+                log.end(db, writer.as_ref(), (proposal, None), stop).await?;
             }
             return Ok(());
         }
@@ -282,7 +339,7 @@ async fn work(
         rps: request.rps,
         stop,
     };
-    ask_and_end(questions, ready, db, writer.as_ref(), stop, &mut tell).await
+    ask_and_end(questions, ready, db, writer.as_ref(), stop, &mut log).await
 }
 
 /// Asks and writes at the same time.
@@ -292,13 +349,14 @@ async fn ask_and_end(
     db: &mut Database<'_>,
     writer: Option<&Writer<'_>>,
     stop: &Stop,
-    tell: &mut impl FnMut(Item),
+    log: &mut Log<'_, impl FnMut(&Item)>,
 ) -> Result<()> {
-    let (send, mut receive) = tokio::sync::mpsc::channel(WAITING);
+    // Without a bound, which the rows are: the questions under way have deadlines, and must not wait for the writing.
+    let (send, mut receive) = tokio::sync::mpsc::unbounded_channel();
     let ask = async move {
         let mut proposals = questions.ask_all(ready);
         while let Some(proposal) = proposals.next().await {
-            if send.send(proposal).await.is_err() {
+            if send.send(proposal).is_err() {
                 break;
             }
         }
@@ -310,10 +368,8 @@ async fn ask_and_end(
                 () = stop.soft() => break,
                 next = receive.recv() => next,
             };
-            let Some((proposal, planned)) = next else { break };
-            let decided = ending::decide(db, writer, proposal, planned, stop).await;
-            tell(decided.row);
-            decided.fatal.map_or(Ok(()), Err)?;
+            let Some(proposal) = next else { break };
+            log.end(db, writer, proposal, stop).await?;
         }
         Ok(())
     };
@@ -336,7 +392,7 @@ fn count(item: &Item) {
         Outcome::Released => "released",
         Outcome::Left(obstacle) if obstacle.may_pass() => "waiting",
         Outcome::Left(_) => "left",
-        Outcome::Changed(_) => "changed",
+        Outcome::Changed(_) | Outcome::Disagrees(_) => "changed",
         Outcome::Error(_) => "error",
         Outcome::Unknown => "unknown",
     };

@@ -44,8 +44,6 @@ pub struct Page {
 }
 
 /// At most `limit` rows whose lease ended at least `older_than` ago, oldest lease end first, behind a cursor.
-///
-/// Returns the error of the first unreadable row only where no row can be read.
 pub async fn page(
     executor: &impl Executor,
     store: &Store,
@@ -59,22 +57,15 @@ pub async fn page(
         .await?;
     let full = u32::try_from(found.len()).is_ok_and(|len| len == limit);
     let (mut rows, mut unreadable) = (Vec::new(), Vec::new());
-    let mut first_error = None;
     for row in found {
         match row {
             Ok(row) => rows.push(row),
-            Err(error) => {
-                unreadable.push(error.to_string());
-                first_error.get_or_insert(error);
-            }
+            Err(error) => unreadable.push(error.to_string()),
         }
     }
-    match first_error {
-        Some(error) if rows.is_empty() => Err(error),
-        _ => Ok(Page {
-            next: rows.last().filter(|_| full).map(Cursor::behind),
-            rows,
-            unreadable,
-        }),
-    }
+    Ok(Page {
+        next: rows.last().filter(|_| full).map(Cursor::behind),
+        rows,
+        unreadable,
+    })
 }

@@ -10,6 +10,7 @@ use crate::error::{Error, Result, chain};
 use crate::key::KeyId;
 use crate::record::{Record, ResponseSummary, State};
 use crate::response::Response;
+use crate::time::Stopwatch;
 
 /// The exact bytes of the stored body of the row `k`: `response_body` where it was needed, else the text of
 /// `response`.
@@ -173,6 +174,7 @@ pub(crate) fn record(row: &Row) -> Result<Record> {
         order_id: cell(row, at, "order_id")?,
         last_error: cell(row, at, "last_error")?,
         response,
+        read: Stopwatch::start(),
         id,
     })
 }

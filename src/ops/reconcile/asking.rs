@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::Ready;
 use super::plan::PlannedRow;
 use super::proposal::{Obstacle, Proposal};
-use crate::ops::ask::Providers;
+use crate::ops::ask::{Chosen, Providers};
 use crate::record::Record;
 use crate::stop::Stop;
 
@@ -37,41 +37,66 @@ struct Lane {
     unanswered: AtomicU32,
 }
 
+/// A row whose provider is known.
+struct Question {
+    row: Ready,
+    whom: Chosen,
+}
+
+type Answer = (Proposal, Option<PlannedRow>);
+
 impl<'a> Questions<'a> {
     /// The proposals in the order in which the answers come.
-    pub(super) fn ask_all(self, rows: Vec<Ready>) -> impl Stream<Item = (Proposal, Option<PlannedRow>)> + 'a {
-        let mut lanes: BTreeMap<Option<String>, Vec<Ready>> = BTreeMap::new();
+    pub(super) fn ask_all(self, rows: Vec<Ready>) -> impl Stream<Item = Answer> + 'a {
+        let (mut lanes, mut settled) = (BTreeMap::<String, Vec<Question>>::new(), Vec::new());
         for row in rows {
-            lanes.entry(row.seen.provider.clone()).or_default().push(row);
+            match self.whom(&row) {
+                Ok(whom) => {
+                    let name = whom.provider.name().to_owned();
+                    lanes.entry(name).or_default().push(Question { row, whom });
+                }
+                Err(obstacle) => settled.push((Proposal::nothing(row.seen, obstacle), row.planned)),
+            }
         }
         let questions = Arc::new(self);
-        let lanes: Vec<BoxStream<'a, _>> = lanes
-            .into_values()
-            .map(|rows| {
-                let lane = Arc::new(Lane::new(questions.rps));
-                let questions = Arc::clone(&questions);
-                let concurrency = questions.concurrency;
-                stream::iter(rows)
-                    .map(move |row| {
-                        let (lane, questions) = (Arc::clone(&lane), Arc::clone(&questions));
-                        async move { (questions.ask(&lane, row.seen).await, row.planned) }
-                    })
-                    .buffer_unordered(concurrency)
-                    .boxed()
-            })
-            .collect();
-        stream::select_all(lanes)
+        let lanes = lanes.into_values().map(|mut lane| {
+            // A few rows that a provider cannot answer must not stand before the same others in every run.
+            fastrand::shuffle(&mut lane);
+            Arc::clone(&questions).lane(lane)
+        });
+        stream::select_all(std::iter::once(stream::iter(settled).boxed()).chain(lanes))
     }
 
-    async fn ask(&self, lane: &Lane, seen: Record) -> Proposal {
-        if let Some(obstacle) = Proposal::without_asking(&seen) {
-            return Proposal::nothing(seen, obstacle);
+    /// Whom to ask; or why nobody is asked.
+    fn whom(&self, row: &Ready) -> Result<Chosen, Obstacle> {
+        if let Some(obstacle) = Proposal::without_asking(&row.seen) {
+            return Err(obstacle);
         }
-        let whom = match self.providers.for_row(&seen, self.named) {
-            Ok(Some(whom)) => whom,
-            Ok(None) => return Proposal::nothing(seen, Obstacle::NoProvider),
-            Err(error) => return Proposal::nothing(seen, Obstacle::Settings(error.to_string())),
-        };
+        // A plan is about what that provider said; another one would be another plan.
+        let planned = row
+            .planned
+            .as_ref()
+            .and_then(|planned| planned.provider.as_deref());
+        match self.providers.for_row(&row.seen, planned.or(self.named)) {
+            Ok(Some(whom)) => Ok(whom),
+            Ok(None) => Err(Obstacle::NoProvider),
+            Err(error) => Err(Obstacle::Settings(error.to_string())),
+        }
+    }
+
+    fn lane(self: Arc<Self>, rows: Vec<Question>) -> BoxStream<'a, Answer> {
+        let lane = Arc::new(Lane::new(self.rps));
+        let concurrency = self.concurrency;
+        stream::iter(rows)
+            .map(move |Question { row, whom }| {
+                let (lane, questions) = (Arc::clone(&lane), Arc::clone(&self));
+                async move { (questions.ask(&lane, row.seen, &whom).await, row.planned) }
+            })
+            .buffer_unordered(concurrency)
+            .boxed()
+    }
+
+    async fn ask(&self, lane: &Lane, seen: Record, whom: &Chosen) -> Proposal {
         tokio::select! {
             () = lane.turn() => {}
             () = self.stop.soft() => {}
@@ -92,7 +117,7 @@ impl<'a> Questions<'a> {
         } else {
             lane.unanswered.fetch_add(1, Ordering::Relaxed);
         }
-        Proposal::of(seen, status, &whom)
+        Proposal::of(seen, status, whom)
     }
 }
 

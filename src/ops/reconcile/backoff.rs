@@ -83,7 +83,8 @@ fn least_pause(outcome: &Outcome) -> Option<Duration> {
         | Outcome::Proposed
         | Outcome::Completed
         | Outcome::Released
-        | Outcome::Changed(_) => None,
+        | Outcome::Changed(_)
+        | Outcome::Disagrees(_) => None,
         Outcome::Left(_) | Outcome::Error(_) | Outcome::Unknown => Some(Duration::ZERO),
     }
 }

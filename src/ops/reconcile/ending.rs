@@ -6,7 +6,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::plan::PlannedRow;
-use super::{Action, Database, Item, Outcome, Proposal};
+use super::{Action, Database, Item, Obstacle, Outcome, Proposal};
 use crate::error::{Error, Result};
 use crate::ops::actor::Actor;
 use crate::ops::end::{End, Ending, end_row};
@@ -18,6 +18,9 @@ const RETRIES: u32 = 5;
 /// How often one row is tried again after a lost connection: a row whose change kills the server each time must
 /// not hold up the rest for ever.
 const RECONNECTS: u32 = 5;
+
+/// How old an answer may be that a key is given up on, for instance because the database was away meanwhile.
+const MAX_ANSWER_AGE: Duration = Duration::from_mins(2);
 
 /// Who writes. `run` marks the events of this run, so that a commit whose answer was lost can be found.
 #[derive(Debug)]
@@ -44,12 +47,17 @@ pub(super) async fn decide(
     let other = planned.filter(|row| !row.agrees(&proposal));
     let outcome = match (&proposal.action, other, writer) {
         (Action::Nothing(obstacle), _, _) => Outcome::Left(obstacle.clone()),
-        (_, Some(planned), _) => Outcome::Changed(format!(
+        (_, Some(planned), _) => Outcome::Disagrees(format!(
             "the plan says {}; the provider's answer now comes to {}",
             planned.text(),
             PlannedRow::new(&proposal).text(),
         )),
         (_, None, None) => Outcome::Proposed,
+        // That money did not move may be otherwise by now; that it moved stays so.
+        (Action::Release, None, Some(_)) if proposal.answered.elapsed() > MAX_ANSWER_AGE => {
+            let why = "the answer is too old to give a key up on it".to_owned();
+            Outcome::Left(Obstacle::NotAsked(why))
+        }
         (action, None, Some(writer)) => {
             let (outcome, error) = writer.end(db, &proposal, action, stop).await;
             fatal = error;
@@ -132,6 +140,11 @@ impl Writer<'_> {
                 }
                 // The table itself is not as expected: no other row will fare better.
                 error @ Error::Schema { .. } => return (Outcome::Error(error.to_string()), Some(error)),
+                // A commit that was sent before may still be waiting on the server.
+                _ if sent => match self.was_done(db, proposal).await {
+                    Ok(true) => return (done, None),
+                    Ok(false) | Err(_) => return (Outcome::Unknown, None),
+                },
                 error => return (Outcome::Error(error.to_string()), None),
             }
         }

@@ -15,6 +15,7 @@ use super::{Action, Database, Item, Outcome, Proposal, Ready};
 use crate::connect::Connection;
 use crate::error::{Error, Result};
 use crate::key::KeyId;
+use crate::mask;
 use crate::ops::actor::Actor;
 use crate::record::{Record, State};
 use crate::response::Response;
@@ -114,7 +115,9 @@ impl Plan {
             schema: store.schema().to_owned(),
             created_at: store.now(conn).await?.to_string(),
             made_by: Some(format!("{}@{}", who(&actor.os_user), who(&actor.host))),
-            rows: proposals.map(PlannedRow::new).collect(),
+            rows: proposals
+                .map(|proposal| PlannedRow::new(proposal).masked())
+                .collect(),
         })
     }
 
@@ -168,7 +171,12 @@ impl Plan {
 impl PlannedRow {
     /// Of what was proposed.
     pub fn new(proposal: &Proposal) -> Self {
-        let Proposal { seen, status, action } = proposal;
+        let Proposal {
+            seen,
+            status,
+            action,
+            answered: _,
+        } = proposal;
         let status = status.as_ref();
         let (why, response) = match action {
             Action::Nothing(obstacle) => (Some(obstacle.to_string()), None),
@@ -200,7 +208,33 @@ impl PlannedRow {
         }
     }
 
-    fn id(&self) -> KeyId {
+    /// With the secrets masked that a provider's words may hold. Nothing of it is compared when it is applied.
+    fn masked(mut self) -> Self {
+        for text in [
+            &mut self.currency,
+            &mut self.raw_status,
+            &mut self.evidence,
+            &mut self.why,
+        ]
+        .into_iter()
+        .flatten()
+        {
+            *text = mask::text(text).into_owned();
+        }
+        let amount = self
+            .amount
+            .as_ref()
+            .map(|amount| (amount.get(), mask::text(amount.get())));
+        if let Some((shown, masked)) = amount
+            && shown != masked
+        {
+            self.amount = serde_json::value::to_raw_value(&masked).ok();
+        }
+        self
+    }
+
+    /// Its key.
+    pub(super) fn id(&self) -> KeyId {
         KeyId::from_row(self.client_id.clone(), self.key.clone())
     }
 
@@ -233,12 +267,16 @@ impl PlannedRow {
 
     /// Whether what is proposed now is what was planned.
     pub(super) fn agrees(&self, now: &Proposal) -> bool {
-        let same_payment = |now: &Proposal| {
-            now.status.as_ref().and_then(|status| status.reference.as_deref()) == self.reference.as_deref()
-        };
+        let status = now.status.as_ref();
+        let same_payment = status.and_then(|status| status.reference.as_deref()) == self.reference.as_deref();
+        let same_question = status.map(|status| status.provider.as_str()) == self.provider.as_deref()
+            && now.seen.order_id() == self.order_id;
+        if !same_question {
+            return false;
+        }
         match (&now.action, self.action.as_str()) {
             (Action::Complete(response), "complete") => {
-                self.response.as_ref() == Some(&PlannedResponse::new(response)) && same_payment(now)
+                self.response.as_ref() == Some(&PlannedResponse::new(response)) && same_payment
             }
             (Action::Release, "release") => true,
             _ => false,

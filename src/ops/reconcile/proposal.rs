@@ -7,6 +7,7 @@ use crate::ops::ask::Chosen;
 use crate::provider::{Payment, ProviderStatus, Verdict};
 use crate::record::{Record, State};
 use crate::response::Response;
+use crate::time::Stopwatch;
 
 /// What would be done with a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,6 +119,8 @@ pub struct Proposal {
     pub status: Option<ProviderStatus>,
     /// What would be done.
     pub action: Action,
+    /// Since the provider answered.
+    pub answered: Stopwatch,
 }
 
 impl Proposal {
@@ -137,11 +140,12 @@ impl Proposal {
             seen,
             status: None,
             action: Action::Nothing(obstacle),
+            answered: Stopwatch::start(),
         }
     }
 
     /// What a provider's answer means.
-    pub(super) fn of(seen: Record, status: ProviderStatus, whom: &Chosen) -> Self {
+    pub(super) fn of(seen: Record, mut status: ProviderStatus, whom: &Chosen) -> Self {
         let action = match status.verdict {
             Verdict::Charged => charged(whom, status.payment.as_ref()),
             Verdict::NotCharged => Action::Release,
@@ -155,10 +159,13 @@ impl Proposal {
                 not_before: status.not_before,
             }),
         };
+        // It has served its purpose, and many of them would not fit into memory.
+        status.payment = None;
         Self {
             seen,
             status: Some(status),
             action,
+            answered: Stopwatch::start(),
         }
     }
 }

@@ -281,6 +281,8 @@ async fn the_pace_is_kept_and_an_interrupt_leaves_the_rest() {
     run.signal(nix::sys::signal::Signal::SIGINT);
     let output = calm(run.wait().await);
     assert_eq!(output.code, 130, "{}", output.transcript());
+    let json = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!(results(&json).len(), 30, "those that had no turn are listed, too");
     let questions = f.provider.questions();
     let took = questions.last().unwrap().0 - questions[0].0;
     let most = 1.0 + took.as_secs_f64() * 20.0;
@@ -294,5 +296,74 @@ async fn the_pace_is_kept_and_an_interrupt_leaves_the_rest() {
             .await
             > 0
     );
+    assert_eq!(f.cli.number(TORN).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn orders_that_the_provider_cannot_answer_do_not_hide_those_behind_them() {
+    let f = fixture().await;
+    f.cli.execute(&rows(40)).await;
+    for i in 1..=40 {
+        f.provider.book(&format!("order-{i}"), "succeeded");
+    }
+    // The five that are oldest, one after the other.
+    for i in 1..=5 {
+        f.cli
+            .execute(&format!(
+                "update idempotency set locked_until = now() - interval '1 day' where key = 'order-{i}'"
+            ))
+            .await;
+        f.provider
+            .fault(Some(&format!("order-{i}")), Some(Fault::Status(500)));
+    }
+    let (code, json, output) = f.reconcile(&["--expired", "--yes", "--concurrency", "1"]).await;
+    assert_eq!(code, 6, "{}", output.transcript());
+    let done = results(&json)
+        .iter()
+        .filter(|(_, result)| result == "completed")
+        .count();
+    assert_eq!(done, 35, "{}", output.transcript());
+}
+
+/// The database goes away and does not come back: what was done is told, and each of the others is named.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_row_is_listed_when_the_database_stays_away() {
+    let f = fixture().await;
+    f.cli.execute(&rows(30)).await;
+    for i in 1..=30 {
+        f.provider.book(&format!("order-{i}"), "succeeded");
+    }
+    let db = &f.cli.db;
+    let proxy = Proxy::start(Target::Unix(db.socket_dir.join(format!(".s.PGSQL.{}", db.port)))).await;
+    let url = format!("postgresql://idemctl@{}/{}", proxy.address, db.name);
+    let args = [
+        "reconcile",
+        "--expired",
+        "--yes",
+        "--patience",
+        "300ms",
+        "-c",
+        &f.config,
+        "-o",
+        "json",
+    ];
+    // Slows the writing down, so that the cut comes in the middle.
+    proxy.delay(Duration::from_millis(20));
+    let run = idemctl(&args).on(&url).spawn();
+    until("it is in the middle", async || {
+        f.cli.number("select count(*) from idempotency_event").await >= 3
+    })
+    .await;
+    proxy.refuse(true);
+    proxy.cut();
+    let output = calm(run.wait().await);
+    assert_eq!(output.code, 7, "{}", output.transcript());
+    let json = serde_json::from_str(&output.stdout).unwrap();
+    let results = results(&json);
+    assert_eq!(results.len(), 30);
+    let done = f.cli.number("select count(*) from idempotency_event").await;
+    let told = |word: &str| i64::try_from(results.iter().filter(|(_, r)| r == word).count()).unwrap();
+    assert!(told("completed") <= done && done <= told("completed") + told("unknown"));
+    assert!(told("waiting") > 0, "{}", output.transcript());
     assert_eq!(f.cli.number(TORN).await, 0);
 }

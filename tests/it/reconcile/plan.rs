@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::provider::section;
+use super::provider::{Provider, section};
 use super::{Fixture, fixture, results};
 use crate::protocol::{acquire, open, print};
 
@@ -13,10 +13,14 @@ fn request(key: &str) -> idemctl::protocol::Request {
 }
 
 async fn planned(f: &Fixture, name: &str) -> String {
+    planned_of(f, 0, name).await
+}
+
+async fn planned_of(f: &Fixture, expected: i32, name: &str) -> String {
     let path = f.cli.dir.path().join(name).to_string_lossy().into_owned();
     let before = f.cli.everything().await;
     let (code, _, output) = f.reconcile(&["--expired", "--plan", &path]).await;
-    assert_eq!(code, 0, "{}", output.transcript());
+    assert_eq!(code, expected, "{}", output.transcript());
     assert_eq!(f.cli.everything().await, before, "a plan changes nothing");
     path
 }
@@ -233,5 +237,53 @@ async fn a_plan_goes_through_a_pipe() {
         (0, "shop-1\ta\n"),
         "{}",
         output.transcript()
+    );
+}
+
+/// A plan is about what that provider said: nobody else is asked when it is applied.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_keeps_to_the_provider_that_was_asked() {
+    let mut f = fixture().await;
+    let backup = Provider::start().await;
+    let text = format!(
+        "{}\n{}",
+        section("acme", f.provider.address),
+        section("backup", backup.address)
+    );
+    f.config = f.cli.config(&text);
+    f.stuck("a").await;
+    f.cli.execute("update idempotency set provider = null").await;
+    let path = f.cli.dir.path().join("plan.json").to_string_lossy().into_owned();
+    let (code, _, output) = f
+        .reconcile(&["--expired", "--provider", "acme", "--plan", &path])
+        .await;
+    assert_eq!(code, 0, "{}", output.transcript());
+    assert_eq!(read(&path)["rows"][0]["action"], "release");
+    f.provider.book("a", "succeeded");
+    let before = f.cli.everything().await;
+    let (code, json, output) = f
+        .reconcile(&["--apply", &path, "--provider", "backup", "--yes"])
+        .await;
+    assert_eq!(code, 5, "{}", output.transcript());
+    assert_eq!(results(&json), pairs(&[("a", "changed")]));
+    assert!(
+        !output.stderr.contains("the row moved"),
+        "the answer did: {}",
+        output.stderr
+    );
+    assert!(backup.questions().is_empty());
+    assert_eq!(f.cli.everything().await, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_holds_no_card_numbers() {
+    let f = fixture().await;
+    f.stuck("a").await;
+    f.provider.book("a", "refused 4111 1111 1111 1111");
+    let path = planned_of(&f, 8, "plan.json").await;
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(
+        !text.contains("4111 1111 1111 1111") && text.contains("411"),
+        "{text}"
     );
 }

@@ -1,10 +1,10 @@
 //! A payment provider without idempotency keys, over real sockets: it charges whatever it is told to, keeps a
-//! ledger, shows payments after a lag, and misbehaves where it is asked to.
+//! ledger, shows payments late, and misbehaves where it is asked to.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -15,7 +15,6 @@ pub(crate) struct Payment {
     pub(crate) order: String,
     pub(crate) id: String,
     status: &'static str,
-    visible: Instant,
 }
 
 /// How a question is answered instead of truly.
@@ -34,7 +33,8 @@ struct State {
     /// For all orders, or for one.
     faults: HashMap<Option<String>, Fault>,
     questions: Vec<(Instant, String)>,
-    lag: Duration,
+    /// New payments are not shown yet.
+    hiding: bool,
 }
 
 /// A running provider.
@@ -60,9 +60,9 @@ impl Provider {
         provider
     }
 
-    /// New payments are shown after this long.
-    pub(crate) fn lag(&self, lag: Duration) {
-        self.state.lock().unwrap().lag = lag;
+    /// Whether payments are not shown yet: its lag, which ends when the test says so.
+    pub(crate) fn hide(&self, hiding: bool) {
+        self.state.lock().unwrap().hiding = hiding;
     }
 
     /// Misbehaves from now on: for one order or for all.
@@ -79,12 +79,10 @@ impl Provider {
     pub(crate) fn book(&self, order: &str, status: &'static str) -> String {
         let mut state = self.state.lock().unwrap();
         let id = format!("pay_{}", state.ledger.len() + 1);
-        let visible = Instant::now() + state.lag;
         state.ledger.push(Payment {
             order: order.to_owned(),
             id: id.clone(),
             status,
-            visible,
         });
         id
     }
@@ -143,11 +141,10 @@ impl Provider {
             Some(Fault::Error200) => return Some((200, r#"{"error":"try later"}"#.to_owned())),
             None => {}
         }
-        let now = Instant::now();
         let seen: Vec<String> = state
             .ledger
             .iter()
-            .filter(|payment| payment.order == order && payment.visible <= now)
+            .filter(|payment| payment.order == order && !state.hiding)
             .map(|payment| {
                 format!(
                     r#"{{"id":"{}","order":"{}","status":"{}","amount":49.90,"currency":"EUR"}}"#,

@@ -4,7 +4,7 @@ mod plan_file;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use idemctl::connect::{Connection, Settings};
 use idemctl::key::KeyId;
@@ -13,6 +13,7 @@ use idemctl::ops::reconcile::{self, Database, Item, Plan, PlannedRow, Proposal, 
 use idemctl::ops::stuck;
 use idemctl::record::Record;
 use idemctl::store::Store;
+use idemctl::time::Stopwatch;
 
 use crate::cli::Format;
 use crate::context::Context;
@@ -72,10 +73,10 @@ pub(crate) struct ReconcileArgs {
 const FRESH: Duration = Duration::from_secs(30);
 
 fn rps(text: &str) -> Result<f64, String> {
-    let most = reconcile::MAX_RPS;
+    let range = reconcile::RPS_RANGE;
     match text.parse::<f64>() {
-        Ok(rps) if rps > 0.0 && rps <= most => Ok(rps),
-        _ => Err(format!("give a number above 0, up to {most}")),
+        Ok(rps) if range.contains(&rps) => Ok(rps),
+        _ => Err(format!("give a number from {} to {}", range.start(), range.end())),
     }
 }
 
@@ -108,6 +109,7 @@ pub(crate) async fn run(context: &Context, args: ReconcileArgs) -> Result<Exit> 
         settings: &settings,
         conn: &mut conn,
         store: &mut store,
+        unreadable: Vec::new(),
     };
     match (plan, id) {
         (Some(plan), _) => session.apply(plan).await,
@@ -131,6 +133,15 @@ struct Session<'a> {
     settings: &'a Settings,
     conn: &'a mut Connection,
     store: &'a mut Store,
+    /// What is wrong with rows that hold something unreadable.
+    unreadable: Vec<String>,
+}
+
+/// What was done, and the error that ended it, if any.
+#[derive(Default)]
+struct Ran {
+    report: Report,
+    error: Option<CliError>,
 }
 
 impl Session<'_> {
@@ -143,16 +154,14 @@ impl Session<'_> {
         })
     }
 
-    async fn page(&self) -> Result<Vec<Record>> {
+    async fn page(&mut self) -> Result<Vec<Record>> {
         let older_than = self.args.older_than.unwrap_or_default();
         let client = self.args.only_client.as_deref();
         let read = async {
             Ok(stuck::page(&*self.conn, self.store, older_than, client, None, self.args.limit).await?)
         };
         let page = self.lifecycle.unless_stopped(self.context, read).await?;
-        for problem in page.unreadable {
-            self.context.printer.note(&format!("left out: {problem}"));
-        }
+        self.unreadable = page.unreadable;
         if page.next.is_some() {
             self.context.printer.note(&format!(
                 "no more than {} keys at once (--limit); there may be more that are expired",
@@ -164,23 +173,23 @@ impl Session<'_> {
 
     /// Asks about the rows; then writes the plan, or asks the operator and does it.
     async fn propose_and_do(&mut self, rows: Vec<Record>, bulk: bool) -> Result<Exit> {
-        let asked_at = Instant::now();
-        let report = self.run(Rows::Seen(rows), false).await?;
-        let interrupted = report.interrupted;
-        if interrupted || self.args.change.dry_run {
-            return self.show(&report, bulk);
+        let asked_at = Stopwatch::start();
+        let ran = self.run(Rows::Seen(rows), false).await;
+        if ran.error.is_some() || ran.report.interrupted || self.args.change.dry_run {
+            return self.show(ran, bulk);
         }
+        let report = ran.report;
         if let Some(path) = &self.args.plan {
             let plan = Plan::of(self.conn, self.store, self.actor, proposals(&report)).await?;
             plan_file::write(path, &plan)?;
             return self.show_plan(path, &report);
         }
-        let mut done = Report::default();
+        let mut done = Ran::default();
         let mut ready = Vec::new();
         for item in report.items {
             match item.proposal {
                 Some(proposal) if proposal.action.changes() => ready.push(proposal),
-                _ => done.items.push(item),
+                _ => done.report.items.push(item),
             }
         }
         if !ready.is_empty() {
@@ -190,11 +199,11 @@ impl Session<'_> {
             } else {
                 Rows::Proposed(ready)
             };
-            let report = self.write(rows, confirmed).await?;
-            done.interrupted = report.interrupted;
-            done.items.extend(report.items);
+            let mut ran = self.write(rows, confirmed).await;
+            ran.report.items.append(&mut done.report.items);
+            done = ran;
         }
-        self.show(&done, bulk)
+        self.show(done, bulk)
     }
 
     async fn apply(&mut self, plan: Plan) -> Result<Exit> {
@@ -208,11 +217,11 @@ impl Session<'_> {
             ));
         }
         if self.args.change.dry_run {
-            let report = self.run(Rows::Planned(plan.rows), false).await?;
-            return self.show(&report, true);
+            let ran = self.run(Rows::Planned(plan.rows), false).await;
+            return self.show(ran, true);
         }
         if changing == 0 {
-            return self.show(&Report::default(), true);
+            return self.show(Ran::default(), true);
         }
         let made_by = plan.made_by.as_deref().unwrap_or("unknown");
         let question = format!(
@@ -220,8 +229,8 @@ impl Session<'_> {
             plan.created_at
         );
         let confirmed = confirm(&self.args.change, &question)?;
-        let report = self.write(Rows::Planned(plan.rows), confirmed).await?;
-        self.show(&report, true)
+        let ran = self.write(Rows::Planned(plan.rows), confirmed).await;
+        self.show(ran, true)
     }
 
     /// Shows what is about to be done, then asks.
@@ -241,12 +250,12 @@ impl Session<'_> {
         confirm(&self.args.change, &format!("reconcile {} key(s)?", ready.len()))
     }
 
-    async fn write(&mut self, rows: Rows, _confirmed: Confirmed) -> Result<Report> {
+    async fn write(&mut self, rows: Rows, _confirmed: Confirmed) -> Ran {
         self.run(rows, true).await
     }
 
-    /// Runs with a bar on a terminal. What was done before an error is shown before the error is told.
-    async fn run(&mut self, rows: Rows, write: bool) -> Result<Report> {
+    /// Runs with a bar on a terminal.
+    async fn run(&mut self, rows: Rows, write: bool) -> Ran {
         let bar = self.bar(&rows);
         let mut request = Request::new(rows, write, self.actor.clone());
         request.named = self.args.provider.as_deref();
@@ -262,20 +271,20 @@ impl Session<'_> {
         let work = reconcile::run(&mut db, providers, request, &self.lifecycle.stop, &mut progress);
         let result = Box::pin(work).await;
         bar.finish_and_clear();
-        // People look for a key; in which order the answers came is nobody's concern.
-        let by_key = |report: &mut Report| report.items.sort_by(|a, b| a.id.cmp(&b.id));
-        let result = result.map(|mut report| {
-            by_key(&mut report);
-            report
-        });
-        result.map_err(|failure| {
-            let done = failure.report.to_string();
-            if write {
-                let view = ReconcileView::new(&failure.report, self.args.change.dry_run);
-                let _written = self.context.printer.document(&view);
+        let mut ran = match result {
+            Ok(report) => Ran { report, error: None },
+            Err(failure) => {
+                let done = failure.report.to_string();
+                let error = CliError::from(failure.cause).before(&done);
+                Ran {
+                    report: *failure.report,
+                    error: Some(error),
+                }
             }
-            CliError::from(failure.cause).before(&done)
-        })
+        };
+        // People look for a key; in which order the answers came is nobody's concern.
+        ran.report.items.sort_by(|a, b| a.id.cmp(&b.id));
+        ran
     }
 
     fn bar(&self, rows: &Rows) -> indicatif::ProgressBar {
@@ -289,14 +298,20 @@ impl Session<'_> {
         }
     }
 
-    fn show(&self, report: &Report, bulk: bool) -> Result<Exit> {
+    /// Shows what became of each row, and then tells of an error that came in between.
+    fn show(&self, ran: Ran, bulk: bool) -> Result<Exit> {
+        let Ran { mut report, error } = ran;
+        report.items.sort_by(|a, b| a.id.cmp(&b.id));
         let interrupted = report.interrupted || self.lifecycle.stop.is_soft() && report.items.is_empty();
-        let view = ReconcileView::new(report, self.args.change.dry_run);
+        let view = ReconcileView::new(&report, &self.unreadable, self.args.change.dry_run);
         self.context.printer.document(&view)?;
+        if let Some(error) = error {
+            return Err(error);
+        }
         if interrupted {
             return Err(CliError::new(
                 Exit::Interrupted,
-                "interrupted; what was done is listed, the rest was not touched",
+                "interrupted; what was done is listed, and so is what was not",
             ));
         }
         view.complaint(bulk).map_or(Ok(Exit::Done), Err)
@@ -312,7 +327,7 @@ impl Session<'_> {
                 .filter(|proposal| proposal.action.changes())
                 .count()
         );
-        let view = ReconcileView::new(report, false);
+        let view = ReconcileView::new(report, &self.unreadable, false);
         if path.as_os_str() != "-" {
             self.context.printer.document(&view)?;
         }

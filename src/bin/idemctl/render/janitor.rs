@@ -155,7 +155,11 @@ impl From<Done> for RunView {
                 let mut view = ExpiredView::from(&done.stuck);
                 view.changed = done.report.changed();
                 expired = Some(view);
-                reconcile = Some(ReconcileView::new(&done.report, done.stuck.dry_run));
+                reconcile = Some(ReconcileView::new(
+                    &done.report,
+                    &done.unreadable,
+                    done.stuck.dry_run,
+                ));
             }
             Done::Purge(Err(_)) | Done::Expired(Err(_)) | Done::Reconcile(Err(_)) => {}
         }

@@ -97,6 +97,7 @@ impl KeyView {
             order_id: _,
             last_error,
             response,
+            read: _,
         } = record;
         let ttl = match state {
             Some(State::Done) => Some(retention.done.0),

@@ -13,6 +13,9 @@ use crate::exit::{CliError, Exit};
 #[derive(Debug, Serialize)]
 pub(crate) struct ReconcileView {
     reconciled: Vec<ReconciledView>,
+    /// What is wrong with rows that hold something unreadable.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unreadable: Vec<String>,
     dry_run: bool,
 }
 
@@ -116,6 +119,7 @@ fn told(outcome: &Outcome) -> (&'static str, Exit, Option<String>) {
             let reason = format!("the row moved since it was seen: {now}; nothing was changed");
             ("changed", Exit::Race, Some(reason))
         }
+        Outcome::Disagrees(how) => ("changed", Exit::Race, Some(format!("{how}; nothing was changed"))),
         Outcome::Error(problem) => ("error", Exit::Other, Some(problem.clone())),
         Outcome::Unknown => {
             let reason = "the commit was not answered: changed or not, `idemctl inspect` tells";
@@ -154,9 +158,13 @@ pub(crate) fn proposal_line(proposal: &Proposal) -> String {
 }
 
 impl ReconcileView {
-    pub(crate) fn new(report: &Report, dry_run: bool) -> Self {
+    pub(crate) fn new(report: &Report, unreadable: &[String], dry_run: bool) -> Self {
         Self {
             reconciled: report.items.iter().map(ReconciledView::new).collect(),
+            unreadable: unreadable
+                .iter()
+                .map(|problem| mask::text(problem).into_owned())
+                .collect(),
             dry_run,
         }
     }
@@ -171,8 +179,14 @@ impl ReconcileView {
     /// The code that all failures share where nothing succeeded, else 6.
     pub(crate) fn complaint(&self, bulk: bool) -> Option<CliError> {
         let bad = self.bad();
-        let first = *bad.first()?;
-        let same = bad.len() == self.reconciled.len() && bad.iter().all(|item| item.exit == first.exit);
+        let Some(first) = bad.first() else {
+            let problem = self.unreadable.first()?;
+            let message = format!("{} row(s) could not be read: {problem}", self.unreadable.len());
+            return Some(CliError::new(Exit::Partial, message).hint("psql shows and mends them"));
+        };
+        let same = self.unreadable.is_empty()
+            && bad.len() == self.reconciled.len()
+            && bad.iter().all(|item| item.exit == first.exit);
         let exit = if same || !bulk { first.exit } else { Exit::Partial };
         let message = if bad.len() == 1 {
             let reason = first.reason.as_deref().unwrap_or("no reason known");
@@ -221,13 +235,16 @@ impl ReconcileView {
                 printable(&item.line)
             )?;
         }
+        for problem in &self.unreadable {
+            writeln!(out, "{indent}unreadable: {}", printable(problem))?;
+        }
         Ok(())
     }
 }
 
 impl Document for ReconcileView {
     fn text(&self, out: &mut dyn Write) -> io::Result<()> {
-        if self.reconciled.is_empty() {
+        if self.reconciled.is_empty() && self.unreadable.is_empty() {
             return writeln!(out, "no key to reconcile");
         }
         self.lines(out, "")

@@ -7,7 +7,7 @@ use idemctl::janitor::schedule::{self, Schedule};
 use idemctl::janitor::{self, Plan};
 use idemctl::ops::actor::Actor;
 use idemctl::ops::ask::Providers;
-use idemctl::ops::reconcile::MAX_RPS;
+use idemctl::ops::reconcile::RPS_RANGE;
 use idemctl::ops::{expired, purge};
 use serde::Deserialize;
 
@@ -133,9 +133,10 @@ impl Janitor {
             Schedule::parse(line, zone).map_err(|error| wrong(key, error))?;
         }
         if let Some(rps) = self.expired.rps
-            && !(rps > 0.0 && rps <= MAX_RPS)
+            && !RPS_RANGE.contains(&rps)
         {
-            let problem = format!("is {rps}; more than 0 and at most {MAX_RPS} are allowed");
+            let (least, most) = (RPS_RANGE.start(), RPS_RANGE.end());
+            let problem = format!("is {rps}; {least} to {most} are allowed");
             return Err(("janitor.expired.rps".to_owned(), problem));
         }
         let accept_double_charge = self.expired.accept_double_charge;
