@@ -144,8 +144,7 @@ impl Chosen {
 /// The row may have waited for its turn. Where a window has to begin, that time is added; how long the provider has
 /// had to show a payment is not lengthened by it, which errs on the safe side.
 fn query(record: &Record) -> StatusQuery {
-    let query =
-        StatusQuery::new(record.order_id()).attempts(u32::try_from(record.attempt).unwrap_or(u32::MAX));
+    let query = StatusQuery::new(record.order_id());
     let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds.max(0.0)).ok();
     let over = record.lease_remaining_seconds.and_then(|rest| seconds(-rest));
     let query = match over {

@@ -110,10 +110,7 @@ async fn status(context: &Context, args: &StatusArgs) -> Result<Exit> {
         None => query,
         Some(at) => {
             let age = Box::pin(age(context, at)).await?;
-            query
-                .attempted_at_age(age)
-                .first_attempted_at_age(age)
-                .until_now()
+            query.attempted_at_age(age).first_attempted_at_age(age)
         }
     };
     let answer = provider.status(&query).await;
