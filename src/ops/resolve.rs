@@ -163,7 +163,15 @@ pub async fn propose(
             let wanted = intent.wanted(&row, against.is_some());
             next(store.resolve_request(conn, &wanted).await?)
         }
-        _ => Next::End,
+        // Another configuration file must not undo what the first person's asked for.
+        against => {
+            let row = Stuck::from(&seen);
+            let wanted = intent.wanted(&row, against.is_some());
+            match store.resolve_request(conn, &wanted).await? {
+                Some(asked) if asked.fresh && asked.same_row => Next::Refuse(Refusal::Pending(asked.into())),
+                _ => Next::End,
+            }
+        }
     };
     Ok(Some(Proposal {
         seen,

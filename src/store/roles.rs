@@ -177,6 +177,8 @@ begin
                   ('truncate',
                    has_table_privilege(r.oid, {keys_literal}, 'truncate')
                    or has_table_privilege(r.oid, {events_literal}, 'truncate')),
+                  ('membership in another role',
+                   exists (select from pg_auth_members m where m.member = r.oid)),
                   ('create in the schema', has_schema_privilege(r.oid, {schema_literal}, 'create'))
               ) as w(what, held)
              where w.held) as held;

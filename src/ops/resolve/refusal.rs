@@ -19,6 +19,8 @@ pub enum Refusal {
     CannotAsk(String),
     /// It was the same person who asked for it.
     SamePerson(Asking),
+    /// Two persons were asked for about this row, and the configuration in force knows nothing of that.
+    Pending(Asking),
 }
 
 impl fmt::Display for Refusal {
@@ -34,6 +36,11 @@ impl fmt::Display for Refusal {
             }
             Self::Contradiction(how) => f.write_str(how),
             Self::CannotAsk(why) => write!(f, "the provider could not be asked: {why}"),
+            Self::Pending(asking) => write!(
+                f,
+                "{asking} asked for it to be confirmed by another person, which this configuration does not know of; \
+                 use the one with [audit] approval, or wait until the request is 24 hours old"
+            ),
             Self::SamePerson(asking) => {
                 write!(
                     f,

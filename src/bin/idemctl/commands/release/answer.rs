@@ -70,9 +70,12 @@ impl Answer {
             None => "a release could charge again",
             Some(KeepAs::Failed) => "a final error could hide a charge",
         };
-        Some(format!(
-            "{problem}; {danger} (--accept-double-charge --reason TEXT overrides)"
-        ))
+        let instead = match self.evidence["verdict"].as_str() {
+            Some("charged") => "`idemctl reconcile` stores the answer",
+            Some("pending" | "unknown") => "ask again later",
+            _ => "`idemctl resolve` ends it by hand, with evidence",
+        };
+        Some(format!("{problem}; {danger}: {instead}"))
     }
 
     /// Whether it is too old to act on.
