@@ -19,15 +19,3 @@ pub use directory::default_dir;
 pub use identity::Identity;
 pub use server::{Lifetime, Options, Server};
 pub use spawn::USER;
-
-/// Lower-case hexadecimal digits.
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes
-        .iter()
-        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-            // Unwrap safety: writing to a String does not fail.
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
-}

@@ -178,7 +178,11 @@ pub(crate) fn describe(error: &tokio_postgres::Error) -> String {
     if let Some(db) = error.as_db_error() {
         // The server quotes what stands in the row.
         let mut text = format!("{} (SQLSTATE {})", masked(db.message()), db.code().code());
-        for part in [db.detail(), db.hint()].into_iter().flatten() {
+        // A constraint's detail is the whole row, with bodies in hex that no mask reads.
+        let detail = db
+            .detail()
+            .filter(|detail| !detail.starts_with("Failing row contains"));
+        for part in [detail, db.hint()].into_iter().flatten() {
             text.push_str("; ");
             text.push_str(&masked(part));
         }

@@ -49,6 +49,8 @@ pub mod dev;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "operate")]
+mod hex;
+#[cfg(feature = "operate")]
 pub mod janitor;
 #[cfg(feature = "operate")]
 pub mod mask;

@@ -14,6 +14,7 @@ mod proxy;
 pub mod secret;
 mod stripe;
 mod template;
+mod test_mode;
 mod tls;
 mod url;
 mod vendor;
@@ -107,12 +108,6 @@ pub struct StatusQuery {
     pub attempted_at_age: Option<Duration>,
     /// How long ago the first attempt began, by the database's clock: where a window has to begin.
     pub first_attempted_at_age: Option<Duration>,
-    /// How many attempts there were, as far as is known. After several, one that failed proves nothing about a
-    /// later one that the provider may not show yet.
-    pub attempts: Option<u32>,
-    /// Whether the times are what somebody remembers: a list is then read from an hour before until now, and not
-    /// only for the time of the attempts.
-    pub until_now: bool,
 }
 
 impl StatusQuery {
@@ -122,26 +117,6 @@ impl StatusQuery {
             order_id: order_id.into(),
             attempted_at_age: None,
             first_attempted_at_age: None,
-            attempts: None,
-            until_now: false,
-        }
-    }
-
-    /// Says that the times are what somebody remembers.
-    #[must_use]
-    pub fn until_now(self) -> Self {
-        Self {
-            until_now: true,
-            ..self
-        }
-    }
-
-    /// Says how many attempts there were.
-    #[must_use]
-    pub fn attempts(self, attempts: u32) -> Self {
-        Self {
-            attempts: Some(attempts),
-            ..self
         }
     }
 
@@ -247,6 +222,15 @@ impl ProviderStatus {
             answered: true,
             payment: None,
         }
+    }
+
+    /// Takes "not charged" back, for something else that the look-up showed; every other verdict stands.
+    fn doubted(mut self, reason: String) -> Self {
+        if self.verdict == Verdict::NotCharged {
+            self.verdict = Verdict::Unknown;
+            self.reason = Some(reason);
+        }
+        self
     }
 }
 

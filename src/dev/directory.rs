@@ -114,7 +114,7 @@ impl Directory {
             return Ok(self.path.clone());
         }
         let digest = Sha256::digest(self.path.as_os_str().as_encoded_bytes());
-        let name = format!("idemctl-{}", super::hex(&digest[..6]));
+        let name = format!("idemctl-{}", crate::hex::encode(&digest[..6]));
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         let places = runtime.into_iter().chain([PathBuf::from("/tmp")]);
         let dir = places

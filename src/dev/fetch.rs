@@ -6,7 +6,6 @@ use std::path::{Component, Path, PathBuf};
 use std::process::Stdio;
 
 use serde::Deserialize;
-use sha2::{Digest, Sha256};
 use tokio::process::Command;
 
 use super::binaries::Binaries;
@@ -253,7 +252,7 @@ fn restore_links(root: &Path) -> Result<()> {
 /// Nothing but the pinned bytes is ever unpacked or run.
 fn check_digest(package: &Path, expected: &str) -> Result<()> {
     let bytes = std::fs::read(package).map_err(|e| local("read", package, &e))?;
-    let found = super::hex(&Sha256::digest(&bytes));
+    let found = crate::hex::sha256(&bytes);
     if found == expected {
         return Ok(());
     }

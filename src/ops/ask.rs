@@ -123,14 +123,14 @@ impl Providers {
 }
 
 impl Chosen {
-    /// Asks about the row. A miss of a provider that nobody named proves nothing: another one may have been
-    /// charged.
+    /// Asks about the row. That a provider which nobody named did not charge proves nothing: another one may have
+    /// been charged.
     pub async fn about(&self, record: &Record) -> ProviderStatus {
         let mut status = self.provider.status(&query(record)).await;
-        if !self.named && status.verdict == Verdict::NotCharged && status.payment.is_none() {
+        if !self.named && status.verdict == Verdict::NotCharged {
             status.verdict = Verdict::Unknown;
             status.reason = Some(
-                "no payment was found, but the row does not say that this provider was used; name it with --provider"
+                "it was not charged there, but the row does not say that this provider was used; name it with --provider"
                     .to_owned(),
             );
         }
@@ -144,16 +144,19 @@ impl Chosen {
 /// The row may have waited for its turn. Where a window has to begin, that time is added; how long the provider has
 /// had to show a payment is not lengthened by it, which errs on the safe side.
 fn query(record: &Record) -> StatusQuery {
-    let query =
-        StatusQuery::new(record.order_id()).attempts(u32::try_from(record.attempt).unwrap_or(u32::MAX));
+    let query = StatusQuery::new(record.order_id());
     let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds.max(0.0)).ok();
-    let query = match record.lease_remaining_seconds.and_then(|rest| seconds(-rest)) {
+    let over = record.lease_remaining_seconds.and_then(|rest| seconds(-rest));
+    let query = match over {
         Some(age) => query.attempted_at_age(age),
         None => query,
     };
-    match record.age_seconds.and_then(seconds) {
-        Some(age) => query.first_attempted_at_age(age.saturating_add(record.read.elapsed())),
-        None => query,
+    let age = record.age_seconds.filter(|age| *age >= 0.0).and_then(seconds);
+    match (age, over) {
+        // A row that says that it was made after its lease had ended says nothing of when it was made.
+        (Some(age), Some(over)) if age < over => query,
+        (Some(age), _) => query.first_attempted_at_age(age.saturating_add(record.read.elapsed())),
+        (None, _) => query,
     }
 }
 
@@ -163,17 +166,16 @@ mod tests {
     use crate::key::KeyId;
     use crate::time::{Stopwatch, Timestamp};
 
-    #[test]
-    fn a_row_that_waited_for_its_turn_is_looked_for_where_it_began() {
-        let record = Record {
+    fn record(age_seconds: f64, lease_remaining_seconds: f64, read: Stopwatch) -> Record {
+        Record {
             id: KeyId::new("shop-1", "order-1").unwrap(),
             fingerprint: String::new(),
             status: "in_progress".to_owned(),
             state: None,
             locked_until: Timestamp::NEG_INFINITY,
-            lease_remaining_seconds: Some(-30.0),
+            lease_remaining_seconds: Some(lease_remaining_seconds),
             created_at: Timestamp::NEG_INFINITY,
-            age_seconds: Some(60.0),
+            age_seconds: Some(age_seconds),
             completed_at: None,
             retained_from: None,
             attempt: 1,
@@ -184,8 +186,21 @@ mod tests {
             order_id: None,
             last_error: None,
             response: None,
-            read: Stopwatch::started_ago(Duration::from_mins(10)),
-        };
+            read,
+        }
+    }
+
+    #[test]
+    fn a_row_that_cannot_be_older_than_its_lease_says_nothing_of_its_beginning() {
+        for age in [600.0, -3600.0, -1e12] {
+            let query = query(&record(age, -7140.0, Stopwatch::start()));
+            assert_eq!(query.first_attempted_at_age, None, "{age}");
+        }
+    }
+
+    #[test]
+    fn a_row_that_waited_for_its_turn_is_looked_for_where_it_began() {
+        let record = record(60.0, -30.0, Stopwatch::started_ago(Duration::from_mins(10)));
         let query = query(&record);
         let began = query.first_attempted_at_age.unwrap();
         assert!((660.0..670.0).contains(&began.as_secs_f64()), "{began:?}");

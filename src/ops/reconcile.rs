@@ -37,7 +37,7 @@ use crate::ops::actor::Actor;
 use crate::ops::ask::Providers;
 use crate::record::Record;
 use crate::stop::Stop;
-use ending::Writer;
+use ending::{Payments, Writer};
 
 /// How many questions to one provider may be under way at once: 1 to this.
 pub const MAX_CONCURRENCY: usize = 64;
@@ -236,6 +236,7 @@ impl Report {
 struct Log<'a, P> {
     report: &'a mut Report,
     progress: &'a mut P,
+    payments: Payments,
 }
 
 impl<P: FnMut(&Item)> Log<'_, P> {
@@ -255,7 +256,7 @@ impl<P: FnMut(&Item)> Log<'_, P> {
         stop: &Stop,
     ) -> Result<()> {
         self.report.under_way = writer.map(|_| proposal.seen.id.clone());
-        let decided = ending::decide(db, writer, proposal, planned, stop).await;
+        let decided = ending::decide(db, writer, proposal, planned, &mut self.payments, stop).await;
         self.tell(decided.row);
         decided.fatal.map_or(Ok(()), Err)
     }
@@ -315,7 +316,11 @@ async fn work(
         actor: &request.actor,
         run: Uuid::new_v4(),
     });
-    let mut log = Log { report, progress };
+    let mut log = Log {
+        report,
+        progress,
+        payments: Payments::default(),
+    };
     let ready = match request.rows {
         Rows::Seen(records) => records
             .into_iter()

@@ -6,13 +6,14 @@
 //! | the row's provider is asked, and contradicts | refused, unless the intent overrides it |
 //! | it cannot be reached, cannot tell, or nobody is configured | done; that is what this is for |
 //!
-//! With [`Approval::TwoPerson`] the first call only writes the event `resolve_requested`, and a call of another
+//! With every [`Approval`] but none the first call only writes the event `resolve_requested`, and a call of another
 //! person who wants the same about the same row ends it. A request holds for 24 hours of the database's clock, only
 //! for the row as it was (token, attempt, lease end), and only the newest one of a key counts. Who is another
-//! person is told by the database's session user, or by the user of the operating system, which the calling side
-//! only says of itself.
+//! person is told by the database's session user; with [`Approval::TwoPerson`] also by the user of the operating
+//! system, which the calling side only says of itself.
 
 mod intent;
+mod refusal;
 mod said;
 
 use std::fmt;
@@ -21,6 +22,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 pub use intent::{Approval, Decision, Intent, MAX_TEXT_CHARS, not_made};
+pub use refusal::Refusal;
 pub use said::Said;
 
 use crate::connect::{Connection, Tx};
@@ -28,6 +30,7 @@ use crate::error::Result;
 use crate::key::KeyId;
 use crate::ops::ask::Providers;
 use crate::ops::end::{Ending, end_row_in};
+use crate::provider::Verdict;
 use crate::record::{Record, State};
 use crate::store::Store;
 use crate::store::approval::{Asked, REQUESTED, row_texts};
@@ -92,46 +95,6 @@ pub enum Next {
     Refuse(Refusal),
 }
 
-/// Why nothing is done with a row.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
-    /// Its lease is alive.
-    Live,
-    /// It holds a final answer already; which.
-    Final(String),
-    /// Its status is a word that we do not know.
-    UnknownStatus(String),
-    /// The provider says otherwise; how.
-    Contradiction(String),
-    /// A provider may know, but cannot be asked as things are configured.
-    CannotAsk(String),
-    /// It was the same person who asked for it.
-    SamePerson(Asking),
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Live => f.write_str("the lease is alive: its holder may be at work"),
-            Self::Final(stored) => write!(f, "the row holds a final answer, which repeats get: {stored}"),
-            Self::UnknownStatus(status) => {
-                write!(
-                    f,
-                    "the column status holds {status:?}, which idemctl does not know"
-                )
-            }
-            Self::Contradiction(how) => f.write_str(how),
-            Self::CannotAsk(why) => write!(f, "the provider could not be asked: {why}"),
-            Self::SamePerson(asking) => {
-                write!(
-                    f,
-                    "it was asked for by {asking}, and it takes another person to confirm it"
-                )
-            }
-        }
-    }
-}
-
 /// A row, what its provider says, and what would be done with it.
 #[derive(Debug, Clone)]
 pub struct Proposal {
@@ -141,6 +104,20 @@ pub struct Proposal {
     pub said: Option<Said>,
     /// What would be done.
     pub next: Next,
+}
+
+impl Proposal {
+    /// Whether the provider says the same in both: the same verdict about the same payment.
+    ///
+    /// What somebody agreed to, or overrode, is what they were shown of it.
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        self.answer() == other.answer()
+    }
+
+    fn answer(&self) -> Option<(&str, Verdict, Option<&str>)> {
+        let status = self.said.as_ref()?.answer()?;
+        Some((&status.provider, status.verdict, status.reference.as_deref()))
+    }
 }
 
 /// What became of it.
@@ -181,12 +158,20 @@ pub async fn propose(
     let said = Said::about(providers, &seen, intent.provider.as_deref()).await;
     let next = match said.refusal(intent) {
         Some(refusal) if !intent.against_provider => Next::Refuse(refusal),
-        against if intent.approval == Approval::TwoPerson => {
+        against if intent.approval != Approval::None => {
             let row = Stuck::from(&seen);
             let wanted = intent.wanted(&row, against.is_some());
             next(store.resolve_request(conn, &wanted).await?)
         }
-        _ => Next::End,
+        // Another configuration file must not undo what the first person's asked for.
+        against => {
+            let row = Stuck::from(&seen);
+            let wanted = intent.wanted(&row, against.is_some());
+            match store.resolve_request(conn, &wanted).await? {
+                Some(asked) if asked.fresh && asked.same_row => Next::Refuse(Refusal::Pending(asked.into())),
+                _ => Next::End,
+            }
+        }
     };
     Ok(Some(Proposal {
         seen,

@@ -74,6 +74,10 @@ pub struct ProviderConfig {
     pub location: Option<String>,
     /// Which of Stripe's objects stands for an order: `payment_intent` (by default) or `charge`.
     pub object: Option<String>,
+    /// Whether the payments that are asked about are those of the vendor's test mode. Without it, a key of test mode
+    /// proves of no order that it was not charged.
+    #[serde(default)]
+    pub test_mode: bool,
     /// Headers of the request, credentials among them.
     #[serde(default)]
     pub headers: BTreeMap<String, HeaderValue>,
@@ -91,8 +95,9 @@ pub struct ProviderConfig {
     pub amount: Option<String>,
     /// JSON Pointer below the payment: the currency.
     pub currency: Option<String>,
-    /// JSON Pointer below the payment: our order id; for a vendor by default where its API has such a field. Where it is set, payments of other orders are not taken for
-    /// ours; set it whenever the provider gives the id back, since some ignore a filter that they do not know.
+    /// JSON Pointer below the payment: our order id; for a vendor by default where its API has such a field. Where
+    /// it is set, payments of other orders are not taken for ours; set it whenever the provider gives the id back,
+    /// since some ignore a filter that they do not know.
     #[serde(rename = "match")]
     pub order_id: Option<String>,
     /// What the provider's words mean.
@@ -185,6 +190,7 @@ impl ProviderConfig {
             ("account", self.account.is_some()),
             ("location", self.location.is_some()),
             ("object", self.object.is_some()),
+            ("test_mode", self.test_mode),
         ];
         match set.iter().find(|(key, set)| *set && !own.contains(key)) {
             Some((key, _)) => {

@@ -49,7 +49,8 @@ const HTTP_KEYS: [&str; 9] = [
 enum Found {
     /// No payment; in words.
     Miss(String),
-    One(Value),
+    /// The one payment of the order, and how many payments of others came back with it.
+    One(Value, usize),
     /// It cannot be told; why.
     Unclear(String),
 }
@@ -153,7 +154,16 @@ impl HttpProvider {
         match self.reading.find(answer, &query.order_id) {
             Found::Miss(what) => judge.miss(query, format!("{evidence}, {what}")),
             Found::Unclear(reason) => judge.unknown(query, evidence.to_owned(), reason.into()),
-            Found::One(payment) => judge.payment(query, format!("{evidence}, one payment"), payment),
+            Found::One(payment, 0) => judge.payment(query, format!("{evidence}, one payment"), payment),
+            Found::One(payment, others) => {
+                let evidence = format!("{evidence}, one payment and {others} of other orders");
+                // A list that was not narrowed by the order id may have another one of the order on a further page.
+                let reason = format!(
+                    "an attempt failed, but a later one may have been missed: {others} payments of other orders came \
+                     back, so that the order id did not narrow the list"
+                );
+                judge.payment(query, evidence, payment).doubted(reason)
+            }
         }
     }
 }
@@ -223,7 +233,7 @@ impl Reading {
         };
         let ours: Vec<_> = payments.iter().filter(is_ours).collect();
         match ours.as_slice() {
-            [payment] => Found::One((*payment).clone()),
+            [payment] => Found::One((*payment).clone(), payments.len() - 1),
             // No miss: a provider that does not know the filter gives just any payments.
             [] => Found::Unclear(format!(
                 "{} payments came back, none of them with our order id",

@@ -161,20 +161,29 @@ impl Judge {
         self.describe(status, payment)
     }
 
-    /// The payment that was found failed; but unless it is known to be of the only attempt, a later one may not
-    /// be visible yet.
+    /// A payment that was asked for by the provider's own id of it, which is not an order with perhaps several
+    /// payments: its own word is the last one.
+    pub(super) fn object(&self, query: &StatusQuery, evidence: String, payment: Value) -> ProviderStatus {
+        if self.verdict(&payment) != Some(Verdict::NotCharged) {
+            return self.payment(query, evidence, payment);
+        }
+        let status = ProviderStatus::new(&self.name, &query.order_id, Verdict::NotCharged, evidence);
+        self.describe(status, payment)
+    }
+
+    /// The payment that was found failed; but a later one may not be visible yet. How many attempts there were is
+    /// not asked: a row that was released and reserved anew counts them from one.
     fn not_charged(&self, query: &StatusQuery, evidence: String) -> ProviderStatus {
         let (LookUp::Exact { lag } | LookUp::Window { lag }) = self.look_up else {
             let reason = "this provider cannot be asked for an order".to_owned();
             return self.unknown(query, evidence, reason.into());
         };
-        let settled = query.attempts == Some(1) || query.attempted_at_age.is_some_and(|age| age >= lag);
-        if settled {
+        if query.attempted_at_age.is_some_and(|age| age >= lag) {
             return ProviderStatus::new(&self.name, &query.order_id, Verdict::NotCharged, evidence);
         }
         let trouble = Trouble {
             reason: format!(
-                "an attempt failed, but unless it was the only one, a later one may not be visible until {} after it",
+                "an attempt failed, but a later one may not be visible until {} after the last attempt",
                 crate::duration::format(lag)
             ),
             not_before: query.attempted_at_age.map(|age| lag.saturating_sub(age)),

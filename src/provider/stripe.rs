@@ -4,9 +4,9 @@
 //! whenever it was made, but new and changed objects reach it late, usually within a minute and within an hour in
 //! outages, it takes similar texts for matches, and some accounts do not have it. The list
 //! (`docs.stripe.com/api/payment_intents/list`) is what `docs.stripe.com/search` names for reading right after writing,
-//! but can only be narrowed by the time of creation. So a charge that the search finds, and that the object itself
-//! confirms, decides at once; whatever else the search says or fails to say is left to the list, and only a list
-//! that was read to its end says that there is no payment.
+//! but can only be narrowed by the time of creation. So both are asked: a payment that the search finds counts if the
+//! object itself confirms it, and only a list that was read to its end says that there is no other. What the search
+//! shows for our order and nothing confirms or refutes is a gap.
 
 mod list;
 mod object;
@@ -16,26 +16,25 @@ mod settings;
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
 use tokio::time::Instant;
 
 use super::config::{ProviderConfig, wrong};
 use super::fetch::{Answer, Credentials, Fetcher, Request, Trouble};
 use super::judge::Judge;
-use super::secret::HeaderValue;
 use super::template::ResponseTemplate;
+use super::test_mode::TestMode;
 use super::url::BaseUrl;
 use super::{
-    Facts, LookUp, Payment, Provider, ProviderStatus, StatusFuture, StatusQuery, Surroundings, Verdict,
-    window,
+    Facts, LookUp, Payment, Provider, ProviderStatus, StatusFuture, StatusQuery, Surroundings,
+    window::{self, BEFORE},
 };
 use crate::error::Result;
 use crate::fingerprint::json::{self, Value};
 use crate::key::check_name;
 use crate::response::Response;
-use object::{Object, id, member, metadata};
-use page::page;
-use settings::{field, fields, is_account, is_of_test_mode};
+use object::{Object, id, member};
+use search::Searched;
+use settings::{field, fields, is_account};
 
 /// Where the API is.
 const PRODUCTION: &str = "https://api.stripe.com";
@@ -56,10 +55,14 @@ const KEY_RETENTION: Duration = Duration::from_hours(24);
 const DEFAULT_LAG: Duration = Duration::from_mins(2);
 
 /// The keys of the configuration that only vendors have.
-const STRIPE_KEYS: [&str; 3] = ["secret", "account", "object"];
+const STRIPE_KEYS: [&str; 4] = ["secret", "account", "object", "test_mode"];
 
-/// How many objects that a search found are looked at one by one.
-const MAX_HITS: usize = 5;
+/// How secret and restricted keys of test mode begin (`docs.stripe.com/keys`).
+const TEST_KEYS: &[&str] = &["sk_test_", "rk_test_"];
+
+/// How much the list begins before the first attempt where the search cannot be relied on for what is older: a page of
+/// the shop may have created the intent long before somebody paid it.
+const BEFORE_WITHOUT_SEARCH: Duration = Duration::from_hours(24);
 
 /// A provider of `kind = "stripe"`.
 #[derive(Debug)]
@@ -68,23 +71,12 @@ pub struct StripeProvider {
     facts: Facts,
     base: BaseUrl,
     fetcher: Fetcher,
-    secret: HeaderValue,
-    surroundings: Surroundings,
+    test_mode: TestMode,
     object: Object,
     /// Below `metadata`: where our order id is.
     field: String,
     judge: Judge,
     response: Option<ResponseTemplate>,
-}
-
-/// What the search came to.
-struct Searched {
-    /// Payments of the order as they are now, not as the search shows them.
-    found: Vec<Value>,
-    /// When the answer was given, by Stripe's clock.
-    date: Option<DateTime<Utc>>,
-    /// What was asked and what came back.
-    evidence: String,
 }
 
 /// What asking for one object by its own id came to.
@@ -151,8 +143,12 @@ impl StripeProvider {
             facts,
             base,
             fetcher,
-            secret: secret.clone(),
-            surroundings: surroundings.clone(),
+            test_mode: TestMode {
+                secret: secret.clone(),
+                surroundings: surroundings.clone(),
+                prefixes: TEST_KEYS,
+                is_meant: config.test_mode,
+            },
             object,
             field,
             judge,
@@ -161,17 +157,7 @@ impl StripeProvider {
     }
 
     async fn ask(&self, query: &StatusQuery) -> ProviderStatus {
-        let mut status = self.look_up(query).await;
-        // No payment of live mode is visible with such a key, which whoever asks about real money has to see.
-        if self
-            .secret
-            .text(&self.surroundings)
-            .await
-            .is_ok_and(|secret| is_of_test_mode(&secret))
-        {
-            status.evidence.push_str("; the key is one of test mode");
-        }
-        status
+        self.test_mode.judge(self.look_up(query).await).await
     }
 
     async fn look_up(&self, query: &StatusQuery) -> ProviderStatus {
@@ -189,11 +175,11 @@ impl StripeProvider {
         }
         let status = self.by_metadata(query, deadline).await;
         match missing {
-            Some(evidence) if status.verdict == Verdict::NotCharged && status.payment.is_none() => {
+            Some(evidence) if status.payment.is_none() => {
                 let reason = "the order id has the form of Stripe's own ids, but this key sees no such object: it may \
                               belong to another account, or to the other one of live and test mode";
                 let evidence = format!("{evidence}; {}", status.evidence);
-                self.judge.unknown(query, evidence, reason.to_owned().into())
+                ProviderStatus { evidence, ..status }.doubted(reason.to_owned())
             }
             _ => status,
         }
@@ -203,13 +189,7 @@ impl StripeProvider {
     async fn by_id(&self, query: &StatusQuery, deadline: Instant) -> Result<ProviderStatus, String> {
         let asked = self.asked(&format!("/{}", query.order_id));
         match self.direct(&query.order_id, deadline).await {
-            Direct::Found(payment) => {
-                // Not an order with perhaps several payments but one payment, whose own word is the last one.
-                let query = query.clone().attempts(1);
-                Ok(self
-                    .judge
-                    .payment(&query, format!("{asked}: one payment"), payment))
-            }
+            Direct::Found(payment) => Ok(self.judge.object(query, format!("{asked}: one payment"), payment)),
             Direct::Missing => Err(format!("{asked}: no such object")),
             Direct::Unclear(reason) => Ok(self.judge.unknown(query, asked, reason.into())),
             Direct::Silent(trouble) => Ok(ProviderStatus {
@@ -224,78 +204,33 @@ impl StripeProvider {
     async fn by_metadata(&self, query: &StatusQuery, deadline: Instant) -> ProviderStatus {
         let Searched {
             mut found,
+            unconfirmed,
+            is_whole,
             date,
             evidence,
         } = self.search(&query.order_id, deadline).await;
-        let is_charged = |payment: &Value| self.judge.verdict(payment) == Some(Verdict::Charged);
-        if found.iter().any(is_charged) {
-            let gap = "new payments reach the search late".to_owned();
-            return self.judge.payments(query, evidence, found, Some(gap.into()));
-        }
-        let listed = window::read(self, query, self.facts.look_up, date, deadline).await;
+        let answered = !found.is_empty();
+        let before = if is_whole { BEFORE } else { BEFORE_WITHOUT_SEARCH };
+        // A charge that was found is no reason to leave the list out: a second one may not be in the search yet.
+        let listed = window::read(self, query, self.facts.look_up, before, date, deadline).await;
         let evidence = format!("{evidence}; {}", listed.evidence);
         // The list was read later, so that its view of a payment is the newer one.
         found.retain(|payment| !listed.found.iter().any(|other| id(other) == id(payment)));
         found.extend(listed.found);
-        let status = self.judge.payments(query, evidence, found, listed.gap);
+        let is_found = |wanted: &String| found.iter().any(|payment| id(payment) == Some(wanted.as_str()));
+        let lost = unconfirmed.iter().find(|wanted| !is_found(wanted));
+        let gap = listed.gap.or_else(|| {
+            let lost = lost?;
+            let reason = format!(
+                "the search shows {lost:?} as a payment of this order, which neither the object itself nor the list \
+                 confirms or refutes"
+            );
+            Some(reason.into())
+        });
+        let status = self.judge.payments(query, evidence, found, gap);
         ProviderStatus {
-            answered: listed.answered || status.verdict != Verdict::Unknown,
+            answered: answered || listed.answered,
             ..status
-        }
-    }
-
-    /// What the search finds, each confirmed by the object itself. Nothing is concluded from a search that fails
-    /// or finds nothing.
-    async fn search(&self, order_id: &str, deadline: Instant) -> Searched {
-        let asked = self.asked("/search");
-        let nothing = |date, evidence| Searched {
-            found: Vec::new(),
-            date,
-            evidence,
-        };
-        let Some(text) = search::query(&self.field, order_id) else {
-            return nothing(None, format!("{asked}: not sent, the order id has a backslash"));
-        };
-        // Most of the time is left to the list, which has the last word.
-        let limit = (Instant::now() + self.fetcher.timeout() / 3).min(deadline);
-        let path = format!("{}/search", self.object.path());
-        let parameters = [("query", text.as_str()), ("limit", "100")];
-        let answer = match self.get(&path, &parameters, limit).await {
-            Ok(answer) => answer,
-            Err(trouble) => return nothing(None, format!("{asked}: {}", trouble.reason)),
-        };
-        let code = answer.status.as_u16();
-        if code != 200 {
-            return nothing(answer.date, format!("{asked}: HTTP {code}, not available"));
-        }
-        let hits = match page(&answer) {
-            Ok(hits) => hits,
-            Err(problem) => return nothing(answer.date, format!("{asked}: {problem}")),
-        };
-        let ids = hits
-            .data
-            .iter()
-            .filter(|hit| metadata(hit, &self.field) == Some(order_id));
-        let ids: Vec<&str> = ids.filter_map(id).filter(|id| self.object.is_id(id)).collect();
-        let mut found = Vec::new();
-        for id in ids.iter().take(MAX_HITS) {
-            // What the search shows may be old.
-            match self.direct(id, deadline).await {
-                Direct::Found(payment) if metadata(&payment, &self.field) == Some(order_id) => {
-                    found.push(payment);
-                }
-                _ => {}
-            }
-        }
-        let evidence = format!(
-            "{asked}: HTTP 200, {} of {} hits confirmed",
-            found.len(),
-            ids.len()
-        );
-        Searched {
-            found,
-            date: answer.date,
-            evidence,
         }
     }
 

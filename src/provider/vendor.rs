@@ -17,7 +17,7 @@ use super::fetch::{Credentials, Fetcher, Request, Trouble};
 use super::judge::{Fields, Judge};
 use super::template::ResponseTemplate;
 use super::url::BaseUrl;
-use super::window::{self, List, Page, Window};
+use super::window::{self, BEFORE, List, Page, Window};
 use super::{
     Facts, LookUp, Payment, Provider, ProviderStatus, StatusFuture, StatusQuery, Surroundings, Verdict,
 };
@@ -189,7 +189,7 @@ impl VendorProvider {
             ));
         }
         let deadline = self.fetcher.deadline();
-        let listed = window::read(&list, query, self.facts.look_up, None, deadline).await;
+        let listed = window::read(&list, query, self.facts.look_up, BEFORE, None, deadline).await;
         let answered = listed.answered;
         let status = self
             .judge
@@ -270,6 +270,10 @@ impl List for Asked<'_> {
 
     fn order(&self, payment: &Value) -> Option<String> {
         self.provider.order.find(payment)?.scalar_text()
+    }
+
+    fn order_at(&self) -> String {
+        self.provider.order.to_string()
     }
 
     fn id(&self, payment: &Value) -> Option<String> {

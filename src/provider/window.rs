@@ -1,8 +1,8 @@
 //! Lists of payments that are looked through by us, page by page, for those of one order.
 //!
-//! A list that can only be narrowed by time is read for the time of the attempts, with slack on both sides; only one
-//! that was read to its end proves that there is no payment. The bounds are made of the provider's own clock, which it
-//! tells with each answer (`Date`): ours decides nothing.
+//! A list that can only be narrowed by time is read from well before the first attempt until now, since a holder that
+//! stood still may charge hours after its lease; only one that was read to its end proves that there is no payment.
+//! The bound is made of the provider's own clock, which it tells with each answer (`Date`): ours decides nothing.
 
 use std::future::Future;
 use std::time::Duration;
@@ -20,20 +20,14 @@ const MAX_PAGES: usize = 100;
 /// How many where it is not known how far back to look.
 const MAX_PAGES_WITHOUT_WINDOW: usize = 5;
 
-/// How much the window begins before the first attempt: more than two servers' clocks differ.
-const BEFORE: Duration = Duration::from_mins(5);
+/// How much the window begins before the first attempt: more than two servers' clocks differ, or than somebody who
+/// remembers the time is wrong.
+pub(super) const BEFORE: Duration = Duration::from_hours(1);
 
-/// How much it begins before an attempt whose time is what somebody remembers.
-const BEFORE_REMEMBERED: Duration = Duration::from_hours(1);
-
-/// How much it ends after the last attempt, beyond the lag.
-const AFTER: Duration = Duration::from_hours(1);
-
-/// Bounds of the time of creation, in seconds since 1970, both included.
+/// The time of creation from which on a list is read, in seconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Window {
     pub(super) from: Option<i64>,
-    pub(super) to: Option<i64>,
 }
 
 /// One page of a list.
@@ -73,6 +67,9 @@ pub(super) trait List: Sync {
     /// Our order id in a payment.
     fn order(&self, payment: &Value) -> Option<String>;
 
+    /// Where in a payment that is.
+    fn order_at(&self) -> String;
+
     /// The provider's own id of a payment.
     fn id(&self, payment: &Value) -> Option<String>;
 }
@@ -91,44 +88,34 @@ pub(super) struct Listed {
 }
 
 impl Window {
-    /// No bounds: a list that the provider narrows by the order id itself, or the newest payments.
-    pub(super) const OPEN: Self = Self { from: None, to: None };
+    /// No bound: a list that the provider narrows by the order id itself, or the newest payments.
+    pub(super) const OPEN: Self = Self { from: None };
 
-    /// From before the first attempt until well after the last one, or until now where its time is not certain; `now` by the provider's clock.
-    fn of(query: &StatusQuery, lag: Duration, first: Duration, now: DateTime<Utc>) -> Self {
-        let before = |age: Duration| now.timestamp().saturating_sub(seconds(age));
-        let end = query
-            .attempted_at_age
-            .filter(|_| !query.until_now)
-            .and_then(|age| age.checked_sub(lag + AFTER));
-        let slack = if query.until_now {
-            BEFORE_REMEMBERED
-        } else {
-            BEFORE
-        };
+    /// Since `before` the first attempt, which was so long ago; `now` by the provider's clock.
+    fn of(first: Duration, before: Duration, now: DateTime<Utc>) -> Self {
+        let age = seconds(first.saturating_add(before));
         Self {
-            from: Some(before(first.saturating_add(slack))),
-            to: end.map(before),
+            from: Some(now.timestamp().saturating_sub(age)),
         }
     }
 
-    /// The bounds in RFC 3339.
-    pub(super) fn texts(&self) -> (Option<String>, Option<String>) {
-        (self.from.map(rfc3339), self.to.map(rfc3339))
+    /// The bound in RFC 3339.
+    pub(super) fn text(&self) -> Option<String> {
+        self.from.map(rfc3339)
     }
 }
 
 impl std::fmt::Display for Window {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.texts() {
-            (None, _) => f.write_str("the newest"),
-            (Some(from), None) => write!(f, "created since {from}"),
-            (Some(from), Some(to)) => write!(f, "created from {from} to {to}"),
+        match self.text() {
+            None => f.write_str("the newest"),
+            Some(from) => write!(f, "created since {from}"),
         }
     }
 }
 
-/// Reads a list. `now`: the provider's time, if a former answer told it.
+/// Reads a list. `before`: how long before the first attempt a payment may have been created. `now`: the provider's
+/// time, if a former answer told it.
 ///
 /// Where it is not known how far back to look, the newest payments are read, which prove nothing unless one of the
 /// order is among them.
@@ -136,13 +123,14 @@ pub(super) async fn read(
     list: &impl List,
     query: &StatusQuery,
     look_up: LookUp,
+    before: Duration,
     now: Option<DateTime<Utc>>,
     deadline: Instant,
 ) -> Listed {
     let (window, what, max_pages) = match (look_up, query.first_attempted_at_age) {
-        (LookUp::Window { lag }, Some(first)) => match time(list, now, deadline).await {
+        (LookUp::Window { .. }, Some(first)) => match time(list, now, deadline).await {
             Ok(now) => {
-                let window = Window::of(query, lag, first, now);
+                let window = Window::of(first, before, now);
                 (window, format!(", {window}"), MAX_PAGES)
             }
             Err(trouble) => {
@@ -165,20 +153,7 @@ pub(super) async fn read(
         .pages(list, query, &window, max_pages, deadline)
         .await
         .err();
-    let gap = gap.or_else(|| match look_up {
-        LookUp::Window { .. } => window.from.is_none().then(|| {
-            let unknown = "it is not known when the first attempt began, and so how far back to look";
-            unknown.to_owned().into()
-        }),
-        // A provider that does not know the filter gives just any payments.
-        _ => (reading.others > 0).then(|| {
-            format!(
-                "{} payments of other orders came back, so that the order id did not narrow the list",
-                reading.others
-            )
-            .into()
-        }),
-    });
+    let gap = gap.or_else(|| reading.gap(list, look_up, &window));
     let found: Vec<Value> = reading.found.into_iter().map(|(_, payment)| payment).collect();
     let evidence = format!(
         "{}{what}: {} of {} objects on {} pages",
@@ -215,12 +190,44 @@ struct Reading {
     /// Our payments with the provider's id of each.
     found: Vec<(String, Value)>,
     objects: usize,
+    /// Payments with the id of some order.
+    named: usize,
+    /// Payments of orders that differ from ours by case or outer blanks only.
+    similar: usize,
     /// Payments of orders that not even a reader who ignores case and blanks takes for ours.
     others: usize,
     pages: usize,
 }
 
 impl Reading {
+    /// Why a list that was read to its end may have missed some all the same.
+    fn gap(&self, list: &impl List, look_up: LookUp, window: &Window) -> Option<Trouble> {
+        let reason = match look_up {
+            LookUp::Window { .. } if window.from.is_none() => {
+                "it is not known when the first attempt began, and so how far back to look".to_owned()
+            }
+            // Whoever looks at a wrong place, or for what the service does not send, would always miss.
+            LookUp::Window { .. } if self.objects > 0 && self.named == 0 => format!(
+                "none of the {} payments of the window carries an order id at {:?} (match)",
+                self.objects,
+                list.order_at()
+            ),
+            // Some on the way may rewrite an order id like that, so that it may be ours.
+            _ if self.similar > 0 => format!(
+                "{} payments came back whose order id differs from ours by case or outer blanks only",
+                self.similar
+            ),
+            LookUp::Window { .. } => return None,
+            // A provider that does not know the filter gives just any payments.
+            _ if self.others > 0 => format!(
+                "{} payments of other orders came back, so that the order id did not narrow the list",
+                self.others
+            ),
+            _ => return None,
+        };
+        Some(reason.into())
+    }
+
     /// `Err`: the list was not read to its end.
     async fn pages(
         &mut self,
@@ -251,6 +258,7 @@ impl Reading {
 
     fn take(&mut self, list: &impl List, query: &StatusQuery, payment: Value) -> Result<(), Trouble> {
         let order = list.order(&payment);
+        self.named += usize::from(order.as_ref().is_some_and(|order| !order.is_empty()));
         if order.as_deref() == Some(query.order_id.as_str()) {
             let Some(id) = list.id(&payment) else {
                 return Err("a payment in the list has no id".to_owned().into());
@@ -260,7 +268,9 @@ impl Reading {
                 Some((_, earlier)) => *earlier = payment,
                 None => self.found.push((id, payment)),
             }
-        } else if order.is_none_or(|order| loose(&order) != loose(&query.order_id)) {
+        } else if order.is_some_and(|order| loose(&order) == loose(&query.order_id)) {
+            self.similar += 1;
+        } else {
             self.others += 1;
         }
         Ok(())
@@ -289,32 +299,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_window_has_slack_on_both_sides() {
+    fn the_window_begins_before_the_first_attempt() {
         let now = DateTime::from_timestamp(1_000_000, 0).unwrap();
         let hours = Duration::from_hours;
-        let query = |first, last| {
-            StatusQuery::new("order-1")
-                .first_attempted_at_age(first)
-                .attempted_at_age(last)
-        };
-        for (first, last, from, to) in [
-            (hours(10), hours(10), 963_700, Some(967_660)),
-            (hours(10), hours(1), 963_700, None),
-            (Duration::ZERO, Duration::ZERO, 999_700, None),
+        for (first, before, from) in [
+            (hours(10), hours(1), 960_400),
+            (Duration::ZERO, hours(24), 913_600),
+            (Duration::ZERO, Duration::ZERO, 1_000_000),
         ] {
-            let window = Window::of(&query(first, last), Duration::from_mins(1), first, now);
-            assert_eq!((window.from, window.to), (Some(from), to));
+            assert_eq!(Window::of(first, before, now).from, Some(from));
         }
-        let remembered = query(hours(10), hours(10)).until_now();
-        let window = Window::of(&remembered, Duration::from_mins(1), hours(10), now);
-        assert_eq!((window.from, window.to), (Some(960_400), None));
-        let open = Window::of(
-            &StatusQuery::new("order-1"),
-            Duration::from_mins(1),
-            hours(1),
-            now,
-        );
-        assert_eq!(open.to, None, "until now where the last attempt is not known");
         assert_eq!(rfc3339(0), "1970-01-01T00:00:00Z");
     }
 }

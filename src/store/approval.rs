@@ -28,7 +28,7 @@ select e.id, e.at, e.db_user::text as db_user, e.os_user, e.reason, e.details ->
                 and e.details ->> 'locked_until' = $5, false) as same_row,
        coalesce(e.details ->> 'decision' = $6 and e.details ->> 'response_sha256' = $7
                 and (e.details ->> 'against_provider' = 'true' or not $8), false) as same_decision,
-       coalesce(e.db_user <> session_user or e.os_user <> $9, false) as other_person
+       coalesce(e.db_user <> session_user or $10 and e.os_user <> $9, false) as other_person
   from {events} e
  where e.client_id = $1 and e.key = $2 and e.action = 'resolve_requested'
  order by e.id + 0 desc
@@ -43,6 +43,7 @@ select e.id, e.at, e.db_user::text as db_user, e.os_user, e.reason, e.details ->
         Type::TEXT,
         Type::BOOL,
         Type::TEXT,
+        Type::BOOL,
     ],
 };
 
@@ -58,6 +59,8 @@ pub(crate) struct Wanted<'a> {
     /// Whether the provider's word is overridden.
     pub(crate) against_provider: bool,
     pub(crate) os_user: Option<&'a str>,
+    /// Whether another user of the operating system is another person.
+    pub(crate) os_user_counts: bool,
 }
 
 /// What was asked for, by whom, and what is still true of it.
@@ -79,7 +82,7 @@ pub(crate) struct Asked {
     pub(crate) same_row: bool,
     /// The same is wanted again, and no more than was asked for.
     pub(crate) same_decision: bool,
-    /// Another session user of the database, or another user of the operating system.
+    /// Another session user of the database, or, where that counts, another user of the operating system.
     pub(crate) other_person: bool,
 }
 
@@ -122,6 +125,7 @@ impl Store {
                     /* response_sha256 */ &wanted.response_sha256,
                     /* against_provider */ &wanted.against_provider,
                     /* os_user */ &wanted.os_user,
+                    /* os_user counts */ &wanted.os_user_counts,
                 ],
             )
             .await?;

@@ -6,11 +6,9 @@ mod catalogue;
 mod index;
 mod look;
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sha2::{Digest, Sha256};
 use tokio_postgres::types::Type;
 
 use super::{Sql, Statement, Tables};
@@ -66,12 +64,7 @@ impl Migration {
 
     /// SHA-256 of the file as it stands in the source, in hex.
     pub(crate) fn sha256(&self) -> String {
-        let mut hex = String::with_capacity(64);
-        for byte in Sha256::digest(self.sql.as_bytes()) {
-            // Writing into a string cannot fail.
-            let _ = write!(hex, "{byte:02x}");
-        }
-        hex
+        crate::hex::sha256(self.sql.as_bytes())
     }
 
     /// The file's statements, without the comments between them and without the closing semicolon; the names of

@@ -10,6 +10,20 @@ const BODY_COLUMNS: [&str; 2] = ["response", "response_body"];
 /// defaults, so that no operator can write an event in another's name or of another time.
 const EVENT_COLUMNS: &str = "client_id, key, action, os_user, host, reason, before, after, details";
 
+/// Columns of a key that a member writes: those that end it (`expired_finish`). What identifies the row, its
+/// request and its payment is not among them, so that no operator can steer a question about the money to another
+/// order, nor a lease to another holder. One of them is enough to lock the row (PostgreSQL manual, SELECT, "The
+/// Locking Clause"), and a delete needs none.
+const END_COLUMNS: [&str; 7] = [
+    "status",
+    "status_code",
+    "response",
+    "response_headers",
+    "response_body",
+    "completed_at",
+    "last_error",
+];
+
 /// One group role and what it may do with each of the tables; empty: nothing.
 struct Role {
     suffix: &'static str,
@@ -19,7 +33,8 @@ struct Role {
     migrations: &'static str,
 }
 
-/// `{columns}` are the viewer's columns, `{event_columns}` those that an event is written with.
+/// `{columns}` are the viewer's columns, `{event_columns}` those that an event is written with, `{end_columns}` those
+/// that end a key.
 const ROLES: [Role; 4] = [
     Role {
         suffix: "app",
@@ -37,15 +52,16 @@ const ROLES: [Role; 4] = [
     },
     Role {
         suffix: "operator",
-        purpose: "people who release, reconcile and purge: the event log is append-only to them",
-        keys: "select, update, delete",
+        purpose: "people who release, reconcile, resolve and purge: they may end a key, not rewrite whose it is, and the \
+                  event log is append-only to them",
+        keys: "select, update ({end_columns}), delete",
         events: "select, insert ({event_columns})",
         migrations: "select",
     },
     Role {
         suffix: "janitor",
         purpose: "the daemon alone, never people: an operator that may also delete events (retention.events)",
-        keys: "select, update, delete",
+        keys: "select, update ({end_columns}), delete",
         events: "select, insert ({event_columns}), delete",
         migrations: "select",
     },
@@ -134,6 +150,12 @@ begin
                    name <> {app_literal} and has_any_column_privilege(r.oid, {keys_literal}, 'insert')),
                   ('update of keys',
                    name = {viewer_literal} and has_any_column_privilege(r.oid, {keys_literal}, 'update')),
+                  ('update of more than a key''s end',
+                   name in ({operator_literal}, {janitor_literal})
+                   and exists (select from pg_attribute a
+                                where a.attrelid = {keys_literal}::regclass and a.attnum > 0 and not a.attisdropped
+                                  and a.attname not in ({end_literals})
+                                  and has_column_privilege(r.oid, a.attrelid, a.attnum, 'update'))),
                   ('delete of keys',
                    name = {viewer_literal} and has_table_privilege(r.oid, {keys_literal}, 'delete')),
                   ('select of bodies',
@@ -155,6 +177,8 @@ begin
                   ('truncate',
                    has_table_privilege(r.oid, {keys_literal}, 'truncate')
                    or has_table_privilege(r.oid, {events_literal}, 'truncate')),
+                  ('membership in another role',
+                   exists (select from pg_auth_members m where m.member = r.oid)),
                   ('create in the schema', has_schema_privilege(r.oid, {schema_literal}, 'create'))
               ) as w(what, held)
              where w.held) as held;
@@ -180,6 +204,7 @@ pub(crate) fn script(tables: &Tables, prefix: &str) -> String {
         ("{tag}", tag),
         ("{roles}", roles.clone()),
         ("{roles_literal}", quote_literal(&roles)),
+        ("{end_literals}", END_COLUMNS.map(quote_literal).join(", ")),
         (
             "{writers_literal}",
             quote_literal(&format!(
@@ -223,7 +248,8 @@ pub(crate) fn script(tables: &Tables, prefix: &str) -> String {
             }
             let privileges = privileges
                 .replace("{columns}", &viewer_columns())
-                .replace("{event_columns}", EVENT_COLUMNS);
+                .replace("{event_columns}", EVENT_COLUMNS)
+                .replace("{end_columns}", &END_COLUMNS.join(", "));
             let table = tables.fill(table);
             let role = quote_ident(name);
             for part in ["grant ", &privileges, "\n    on ", &table, " to ", &role, ";\n"] {

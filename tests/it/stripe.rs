@@ -1,9 +1,13 @@
 //! The stripe adapter: against two servers with Stripe's API that nobody here wrote, which tests/run installs, and
 //! against one of our own for the search, which both lack.
+//!
+//! The launcher of localstripe replaces that server's filter and order of the list of payment intents, which Stripe has
+//! and it has not: so the window is tested against our own reading of Stripe's reference there, too.
 
 mod api;
 mod charges;
 mod config;
+mod hits;
 mod intents;
 mod search;
 mod story;
@@ -23,6 +27,8 @@ use api::SECRET;
 fn adapter(port: u16, more: &str) -> Arc<dyn Provider> {
     let text = format!("kind = \"stripe\"\nurl = \"http://127.0.0.1:{port}\"\n{more}");
     let mut table: toml::Table = text.parse().unwrap();
+    // The servers of these tests take keys of test mode only.
+    table.entry("test_mode").or_insert(true.into());
     table.entry("secret").or_insert_with(|| SECRET.to_owned().into());
     build(
         "acme",
@@ -33,7 +39,11 @@ fn adapter(port: u16, more: &str) -> Arc<dyn Provider> {
 }
 
 fn surroundings() -> Surroundings {
-    let env = |name: &str| (name == "STRIPE_KEY").then(|| SECRET.to_owned());
+    let env = |name: &str| match name {
+        "STRIPE_KEY" => Some(SECRET.to_owned()),
+        "STRIPE_KEY_END" => SECRET.strip_prefix("sk_test_").map(str::to_owned),
+        _ => None,
+    };
     Surroundings {
         env: Arc::new(env),
         proxy: Proxies::default(),

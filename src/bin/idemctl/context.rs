@@ -66,7 +66,11 @@ impl Context {
     ///
     /// Refuses when the configuration requires a reason and none was given.
     pub(crate) fn actor(&self, reason: Option<&str>) -> Result<Actor> {
-        if reason.is_none_or(|reason| reason.trim().is_empty()) && self.settings.config.audit.require_reason {
+        if reason.is_some_and(|reason| !reason.chars().any(char::is_alphanumeric)) {
+            return Err(CliError::usage("the reason says nothing; nothing was changed")
+                .hint("give --reason \"why\", in words"));
+        }
+        if reason.is_none() && self.settings.config.audit.require_reason {
             return Err(
                 CliError::usage("the configuration requires a reason for every change")
                     .hint("add --reason \"why\""),

@@ -1,6 +1,7 @@
 //! The gate before every change: a function that mutates takes a [`Confirmed`], and only this module makes one.
 
 use std::io::{ErrorKind, IsTerminal};
+use std::time::Duration;
 
 use console::Key;
 
@@ -20,6 +21,10 @@ pub(crate) struct ChangeArgs {
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
 }
+
+/// A provider's answer older than this is asked for again before anything is done: the question to the operator may
+/// have stood for an hour, and a late holder may have charged meanwhile.
+pub(crate) const FRESH: Duration = Duration::from_secs(30);
 
 /// Proof that somebody agreed to a change.
 #[derive(Debug, Clone, Copy)]

@@ -1,6 +1,6 @@
 //! Asking about many rows: a lane for each provider, with its own pace, that closes when the provider is dead.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::Ready;
 use super::plan::PlannedRow;
 use super::proposal::{Obstacle, Proposal};
+use crate::key::KeyId;
 use crate::ops::ask::{Chosen, Providers};
 use crate::record::Record;
 use crate::stop::Stop;
@@ -57,6 +58,9 @@ impl<'a> Questions<'a> {
                 }
                 Err(obstacle) => settled.push((Proposal::nothing(row.seen, obstacle), row.planned)),
             }
+        }
+        for lane in lanes.values_mut() {
+            settled.extend(without_shared_orders(lane));
         }
         let questions = Arc::new(self);
         let lanes = lanes.into_values().map(|mut lane| {
@@ -119,6 +123,24 @@ impl<'a> Questions<'a> {
         }
         Proposal::of(seen, status, whom)
     }
+}
+
+/// Takes those out that share an order id: the provider's answer would fit each of them, and be right for one.
+fn without_shared_orders(lane: &mut Vec<Question>) -> Vec<Answer> {
+    let mut by_order: HashMap<String, Vec<KeyId>> = HashMap::new();
+    for question in &*lane {
+        let seen = &question.row.seen;
+        let ids = by_order.entry(seen.order_id().to_owned()).or_default();
+        ids.push(seen.id.clone());
+    }
+    let shares = |question: &mut Question| by_order[question.row.seen.order_id()].len() > 1;
+    let answer = |Question { row, .. }: Question| {
+        let others = &by_order[row.seen.order_id()];
+        let other = others.iter().find(|id| **id != row.seen.id);
+        let obstacle = Obstacle::SameOrder(other.unwrap_or(&row.seen.id).clone());
+        (Proposal::nothing(row.seen, obstacle), row.planned)
+    };
+    lane.extract_if(.., shares).map(answer).collect()
 }
 
 impl Lane {

@@ -42,7 +42,9 @@ impl Database<'_> {
             let result = tokio::select! {
                 biased;
                 result = opened => result,
-                () = &mut give_up => return Err(cause),
+                () = &mut give_up => {
+                    return Err(if stop.is_soft() { Error::Interrupted } else { cause });
+                }
             };
             match result {
                 Ok((conn, store)) => {

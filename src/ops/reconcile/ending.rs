@@ -1,5 +1,6 @@
 //! Ending one row, across lost connections: both the row and its event, or neither, and never twice.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use serde_json::json;
@@ -8,6 +9,7 @@ use uuid::Uuid;
 use super::plan::PlannedRow;
 use super::{Action, Database, Item, Obstacle, Outcome, Proposal};
 use crate::error::{Error, Result};
+use crate::key::KeyId;
 use crate::ops::actor::Actor;
 use crate::ops::end::{End, Ending, end_row};
 use crate::stop::Stop;
@@ -20,13 +22,28 @@ const RETRIES: u32 = 5;
 const RECONNECTS: u32 = 5;
 
 /// How old an answer may be that a key is given up on, for instance because the database was away meanwhile.
-const MAX_ANSWER_AGE: Duration = Duration::from_mins(2);
+const MAX_ANSWER_AGE: Duration = Duration::from_secs(30);
 
 /// Who writes. `run` marks the events of this run, so that a commit whose answer was lost can be found.
 #[derive(Debug)]
 pub(super) struct Writer<'a> {
     pub(super) actor: &'a Actor,
     pub(super) run: Uuid,
+}
+
+/// Which key was completed with which payment in this run: one payment is never two keys'.
+#[derive(Debug, Default)]
+pub(super) struct Payments(HashMap<(String, String), KeyId>);
+
+impl Payments {
+    /// The other key that has the payment of this proposal; else it is remembered for this one.
+    fn taken(&mut self, proposal: &Proposal) -> Option<KeyId> {
+        let status = proposal.status.as_ref()?;
+        let payment = (status.provider.clone(), status.reference.clone()?);
+        let id = &proposal.seen.id;
+        let first = self.0.entry(payment).or_insert_with(|| id.clone());
+        (first != id).then(|| first.clone())
+    }
 }
 
 /// A row's outcome, and an error that concerns all rows.
@@ -39,11 +56,17 @@ pub(super) struct Decided {
 pub(super) async fn decide(
     db: &mut Database<'_>,
     writer: Option<&Writer<'_>>,
-    proposal: Proposal,
+    mut proposal: Proposal,
     planned: Option<PlannedRow>,
+    payments: &mut Payments,
     stop: &Stop,
 ) -> Decided {
     let mut fatal = None;
+    if matches!(proposal.action, Action::Complete(_))
+        && let Some(other) = payments.taken(&proposal)
+    {
+        proposal.action = Action::Nothing(Obstacle::SamePayment(other));
+    }
     let other = planned.filter(|row| !row.agrees(&proposal));
     let outcome = match (&proposal.action, other, writer) {
         (Action::Nothing(obstacle), _, _) => Outcome::Left(obstacle.clone()),

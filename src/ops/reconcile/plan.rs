@@ -8,7 +8,6 @@ use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::{Action, Database, Item, Outcome, Proposal, Ready};
@@ -291,7 +290,7 @@ impl PlannedResponse {
             status_code: response.status_code(),
             content_type: response.header("content-type").map(str::to_owned),
             body_bytes: response.body().len(),
-            body_sha256: sha256(response.body()),
+            body_sha256: crate::hex::sha256(response.body()),
         }
     }
 }
@@ -301,15 +300,6 @@ impl PartialEq for PlannedResponse {
         (self.status_code, &self.content_type, &self.body_sha256)
             == (other.status_code, &other.content_type, &other.body_sha256)
     }
-}
-
-fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().fold(String::new(), |mut hex, byte| {
-        use std::fmt::Write as _;
-        // Writing to a string does not fail.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
 }
 
 /// How a row is, for whoever expected it otherwise.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::key::KeyId;
 use crate::ops::ask::Chosen;
 use crate::provider::{Payment, ProviderStatus, Verdict};
 use crate::record::{Record, State};
@@ -50,6 +51,10 @@ pub enum Obstacle {
     NoResponse,
     /// It was charged, but what the configuration says cannot be stored.
     BadResponse(String),
+    /// The payment that was found is that of another key, which this run completed with it.
+    SamePayment(KeyId),
+    /// Another key would be asked about under the same order id.
+    SameOrder(KeyId),
 }
 
 impl Obstacle {
@@ -63,7 +68,9 @@ impl Obstacle {
             | Self::Settings(_)
             | Self::Authorized
             | Self::NoResponse
-            | Self::BadResponse(_) => false,
+            | Self::BadResponse(_)
+            | Self::SamePayment(_)
+            | Self::SameOrder(_) => false,
         }
     }
 }
@@ -88,6 +95,15 @@ impl fmt::Display for Obstacle {
             Self::Unknown { reason, .. } => write!(f, "the provider cannot tell: {reason}"),
             Self::NotAsked(why) => write!(f, "not asked: {why}"),
             Self::NoResponse => f.write_str("charged, but the provider's section has no `response` to store"),
+            Self::SamePayment(other) => write!(
+                f,
+                "the payment was taken for that of {other} already: two keys share an order id at the provider"
+            ),
+            Self::SameOrder(other) => write!(
+                f,
+                "the stuck key {other} has the same order id at this provider: which of them a payment belongs to, \
+                 a person has to tell"
+            ),
             Self::BadResponse(problem) => write!(f, "charged, but no response can be stored: {problem}"),
         }
     }

@@ -1,11 +1,10 @@
 //! What somebody wants to be stored, and the rules for it.
 
-use std::fmt::Write as _;
-
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
+use crate::hex;
 use crate::ops::actor::Actor;
 use crate::ops::end::End;
 use crate::response::{DEFAULT_MAX_BODY_BYTES, Response};
@@ -59,16 +58,20 @@ pub enum Approval {
     /// One.
     #[default]
     None,
-    /// One asks, another one confirms.
+    /// One asks, another one confirms: another session user of the database, or another user of the operating
+    /// system, which the acting program only says.
     TwoPerson,
+    /// The same, and only another session user of the database counts: that is proof.
+    TwoDatabaseUsers,
 }
 
 impl Approval {
-    /// `none`, `two-person`.
+    /// `none`, `two-person`, `two-database-users`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
             Self::TwoPerson => "two-person",
+            Self::TwoDatabaseUsers => "two-database-users",
         }
     }
 }
@@ -142,7 +145,7 @@ impl Intent {
 
     /// Hex SHA-256 of the body's bytes.
     pub fn body_sha256(&self) -> String {
-        hex(&Sha256::digest(self.response.body()))
+        hex::sha256(self.response.body())
     }
 
     /// Hex SHA-256 of status, headers in order, and body: what two persons have to agree on.
@@ -156,7 +159,7 @@ impl Intent {
             json!(response.headers())
         ));
         hash.update(response.body());
-        hex(&hash.finalize())
+        hex::encode(&hash.finalize())
     }
 
     /// `against_provider`: whether its word is really overridden.
@@ -167,6 +170,7 @@ impl Intent {
             response_sha256: self.response_sha256(),
             against_provider,
             os_user: self.actor.os_user.as_deref(),
+            os_user_counts: self.approval != Approval::TwoDatabaseUsers,
         }
     }
 }
@@ -243,14 +247,6 @@ pub fn not_made() -> Result<Response> {
         "outcome": "not_charged",
     });
     Response::new(STATUS_CODE, body.to_string())?.with_header("content-type", "application/problem+json")
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut hex, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
 }
 
 #[cfg(test)]

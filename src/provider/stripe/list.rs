@@ -19,11 +19,9 @@ impl List for StripeProvider {
     }
 
     async fn page(&self, window: &Window, cursor: Option<&str>, deadline: Instant) -> Result<Page, Trouble> {
-        let bound = |bound: Option<i64>| bound.map(|bound| bound.to_string());
-        let (from, to) = (bound(window.from), bound(window.to));
+        let from = window.from.map(|from| from.to_string());
         let mut parameters = vec![("limit", PER_PAGE)];
         parameters.extend(from.as_ref().map(|from| ("created[gte]", from.as_str())));
-        parameters.extend(to.as_ref().map(|to| ("created[lte]", to.as_str())));
         parameters.extend(cursor.map(|cursor| ("starting_after", cursor)));
         let answer = self.get(self.object.path(), &parameters, deadline).await?;
         let code = answer.status.as_u16();
@@ -43,14 +41,20 @@ impl List for StripeProvider {
     }
 
     async fn now(&self, deadline: Instant) -> Result<Option<DateTime<Utc>>, Trouble> {
-        Ok(self
-            .get(self.object.path(), &[("limit", "1")], deadline)
-            .await?
-            .date)
+        let answer = self.get(self.object.path(), &[("limit", "1")], deadline).await?;
+        match answer.status.as_u16() {
+            200 => Ok(answer.date),
+            // Perhaps of a gateway, with a clock of its own.
+            code => Err(format!("the provider answered the list with HTTP {code}").into()),
+        }
     }
 
     fn order(&self, payment: &Value) -> Option<String> {
         metadata(payment, &self.field).map(str::to_owned)
+    }
+
+    fn order_at(&self) -> String {
+        format!("/metadata/{}", self.field)
     }
 
     fn id(&self, payment: &Value) -> Option<String> {

@@ -15,13 +15,6 @@ pub(super) fn is_account(text: &str) -> bool {
     })
 }
 
-/// Whether a secret or restricted key is one of test mode (`docs.stripe.com/keys`).
-pub(super) fn is_of_test_mode(secret: &str) -> bool {
-    ["sk_test_", "rk_test_"]
-        .iter()
-        .any(|prefix| secret.starts_with(prefix))
-}
-
 /// Where both kinds of objects say what.
 pub(super) fn fields(name: &str) -> Result<Fields> {
     let at = |text: &str| Pointer::parse(text).map_err(|problem| wrong(name, "object", problem));

@@ -1,8 +1,7 @@
 //! Checkout.com: the payments with a reference (`checkout.com/docs/payments/manage-payments/get-a-list-of-payments`).
 //!
-//! Statuses are those of `checkout.com/docs/payments/manage-payments/get-payment-details` and of the vendor's own
-//! libraries (`checkout/checkout-sdk-go`). `Card Verified` moves no money and is none of a charge: unknown. Accounts
-//! with an address of their own (`https://PREFIX.api.checkout.com`) set it as `url`.
+//! Statuses are those of the vendor's own libraries (`checkout/checkout-sdk-go`). `Card Verified` moves no money and is
+//! none of a charge: unknown. Accounts with an address of their own (`https://PREFIX.api.checkout.com`) set it as `url`.
 
 use std::time::Duration;
 

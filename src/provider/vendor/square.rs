@@ -47,12 +47,11 @@ pub(super) const SQUARE: Vendor = Vendor {
 };
 
 fn request(asking: &Asking<'_>) -> Result<Request, String> {
-    let (from, to) = asking.window.texts();
+    let from = asking.window.text();
     asking.get(&[
         ("location_id", asking.location),
         ("limit", Some(asking.limit)),
         ("begin_time", from.as_deref()),
-        ("end_time", to.as_deref()),
         ("cursor", asking.cursor),
     ])
 }

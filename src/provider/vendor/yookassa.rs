@@ -47,11 +47,10 @@ pub(super) const YOOKASSA: Vendor = Vendor {
 };
 
 fn request(asking: &Asking<'_>) -> Result<Request, String> {
-    let (from, to) = asking.window.texts();
+    let from = asking.window.text();
     asking.get(&[
         ("limit", Some(asking.limit)),
         ("created_at.gte", from.as_deref()),
-        ("created_at.lte", to.as_deref()),
         ("cursor", asking.cursor),
     ])
 }

@@ -80,7 +80,7 @@ async fn json_has_exactly_the_fields_of_the_contract() {
     );
     assert!(json["lease_remaining_seconds"].as_f64().unwrap() < -800.0);
     assert_eq!(json["history"], Value::Array(vec![]));
-    assert_eq!(json["next"], "idemctl release shop-1 order-1 --dry-run");
+    assert_eq!(json["next"], "idemctl provider list");
     assert!(json["response"].is_null());
 }
 

@@ -323,6 +323,35 @@ async fn input_is_checked_as_a_whole_before_anything() {
     );
 }
 
+/// Ending a key by hand takes two, so one alone cannot do worse.
+#[tokio::test(flavor = "multi_thread")]
+async fn where_it_takes_two_nobody_accepts_a_double_charge_alone() {
+    let cli = filled().await;
+    let address = answering(&[("order-1", "succeeded")]).await;
+    let before = cli.everything().await;
+    let accept = ["--accept-double-charge", "--reason", "x"];
+    for approval in ["two-person", "two-database-users"] {
+        let section = provider("acme", address);
+        let config = cli.config(&format!("[audit]\napproval = \"{approval}\"\n{section}"));
+        for more in [&["--yes"][..], &["--dry-run"], &["--yes", "--as", "failed"]] {
+            let args = [&["release", "shop-1", "order-1"], &accept[..], more].concat();
+            let output = with_provider(&cli, &config, &args).await;
+            assert_eq!(output.code, 4, "{}", output.transcript());
+            assert!(output.stderr.contains("idemctl resolve"), "{}", output.stderr);
+        }
+        let args = [&["release", "--expired", "--yes"], &accept[..]].concat();
+        assert_eq!(with_provider(&cli, &config, &args).await.code, 4);
+        assert_eq!(cli.everything().await, before);
+    }
+    // What the provider makes safe needs nobody's word.
+    let config = cli.config(&format!(
+        "[audit]\napproval = \"two-person\"\n{}",
+        provider("acme", answering(&[("order-1", "failed")]).await)
+    ));
+    let output = with_provider(&cli, &config, &["release", "shop-1", "order-1", "--yes"]).await;
+    assert_eq!(output.code, 0, "{}", output.transcript());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn from_list_to_release() {
     let cli = filled().await;

@@ -92,6 +92,22 @@ const FOR_NOBODY: &[&str] = &[
     "insert into idempotency_event (id, action) overriding system value values (1000, 'release')",
 ];
 
+/// What steers a key to another order, request or holder: no operator and no janitor may.
+const NOT_AN_END: &[&str] = &[
+    "update idempotency set order_id = 'another'",
+    "update idempotency set provider = 'another'",
+    "update idempotency set fingerprint = ''",
+    "update idempotency set operation = 'another'",
+    "update idempotency set client_id = 'another'",
+    "update idempotency set key = 'another'",
+    "update idempotency set lease_token = null",
+    "update idempotency set attempt = 1",
+    "update idempotency set locked_until = now()",
+    "update idempotency set created_at = now()",
+    "update idempotency set owner = 'another'",
+    "update idempotency set status = 'done', order_id = 'another'",
+];
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_viewer_sees_everything_but_bodies_and_changes_nothing() {
     for cli in tables().await {
@@ -227,6 +243,12 @@ async fn an_operator_works_and_cannot_rewrite_what_was_done() {
         let url = member(&cli, "operator").await;
         works(&url, &["release", "shop-9", "order-1", "--yes"]).await;
         works(&url, &["release", "shop-9", "order-2", "--yes", "--as", "failed"]).await;
+        let why = ["--evidence", "e", "--reason", "r", "--yes"];
+        works(
+            &url,
+            &[&["resolve", "shop-1", "order-1", "--failed"], &why[..]].concat(),
+        )
+        .await;
         works(
             &url,
             &[
@@ -268,6 +290,7 @@ async fn an_operator_works_and_cannot_rewrite_what_was_done() {
         let before = cli.everything().await;
         let client = connect(&url).await;
         denied(&client, FOR_NOBODY).await;
+        denied(&client, NOT_AN_END).await;
         denied(
             &client,
             &[
@@ -321,7 +344,11 @@ async fn a_janitor_deletes_old_events_and_changes_none() {
         )
         .await;
         let url = member(&cli, "janitor").await;
-        works(&url, &["janitor", "--once"]).await;
+        // Its policies end keys, and lock them before.
+        let config = cli.config("[janitor.expired]\npolicy = \"fail\"\nolder_than = \"1h\"\n");
+        works(&url, &["janitor", "--once", "-c", &config]).await;
+        let ended = "select count(*) from idempotency where client_id = 'shop-9' and status = 'failed'";
+        assert_eq!(cli.number(ended).await, 2);
         let old = "select count(*) from idempotency_event where at < now() - interval '1 year'";
         assert_eq!(cli.number(old).await, 0);
         assert_eq!(
@@ -331,6 +358,7 @@ async fn a_janitor_deletes_old_events_and_changes_none() {
         );
         let client = connect(&url).await;
         denied(&client, FOR_NOBODY).await;
+        denied(&client, NOT_AN_END).await;
         let insert = "insert into idempotency (client_id, key, fingerprint) values ('a', 'b', '')";
         denied(&client, &[insert]).await;
     }

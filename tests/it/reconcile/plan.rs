@@ -219,7 +219,9 @@ async fn plans_that_cannot_be_used_are_refused() {
         .to_string_lossy()
         .into_owned();
     let (code, _, output) = f.reconcile(&["--expired", "--plan", &into_nothing]).await;
-    assert_eq!(code, 1, "{}", output.transcript());
+    assert_eq!(code, 2, "{}", output.transcript());
+    let left = std::fs::read_dir(f.cli.dir.path()).unwrap().count();
+    assert_eq!(left, 2, "the configuration and the plan, and no part of another");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -286,4 +288,29 @@ async fn a_plan_holds_no_card_numbers() {
         !text.contains("4111 1111 1111 1111") && text.contains("411"),
         "{text}"
     );
+}
+
+/// What would be ignored is refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn flags_that_do_not_go_together_are_refused() {
+    let f = fixture().await;
+    f.stuck("a").await;
+    f.provider.book("a", "succeeded");
+    let path = planned(&f, "plan.json").await;
+    let before = f.cli.everything().await;
+    for args in [
+        &["--apply", &path, "--client", "shop-1"][..],
+        &["--apply", &path, "--limit", "1"],
+        &["--apply", &path, "--older-than", "5h"],
+        &["--apply", &path, "--plan", "/nonexistent"],
+        &["shop-1", "a", "--older-than", "5h"],
+        &["shop-1", "a", "--limit", "1"],
+        &["shop-1", "a", "--plan", "/nonexistent"],
+        &["shop-1", "a", "--reason", " \u{200b}"],
+        &["shop-1", "a", "--provider", "nope"],
+    ] {
+        let (code, _, output) = f.reconcile(&[args, &["--yes"]].concat()).await;
+        assert_eq!(code, 2, "{args:?}: {}", output.transcript());
+        assert_eq!(f.cli.everything().await, before);
+    }
 }

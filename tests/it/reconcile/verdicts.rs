@@ -213,3 +213,53 @@ async fn what_people_see() {
     // Rows come in the order of the answers.
     insta::assert_snapshot!(all.replace(&f.provider.address.to_string(), "[address]"));
 }
+
+/// Two clients chose the same key, and nobody recorded another order id: the payment is of one of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_that_share_an_order_id_wait_for_a_person() {
+    let f = fixture().await;
+    f.stuck("order-1").await;
+    f.cli
+        .execute(
+            "insert into idempotency select (jsonb_populate_record(k, '{\"client_id\":\"shop-2\"}')).* from idempotency k",
+        )
+        .await;
+    f.stuck("order-2").await;
+    f.provider.book("order-1", "succeeded");
+    f.provider.book("order-2", "succeeded");
+    let (code, json, output) = f.reconcile(&["--expired", "--yes"]).await;
+    assert_eq!(code, 6, "{}", output.transcript());
+    let results = super::results(&json);
+    let left = results
+        .iter()
+        .filter(|(key, result)| key == "order-1" && result == "left");
+    assert_eq!(left.count(), 2, "{}", output.transcript());
+    assert!(results.contains(&("order-2".to_owned(), "completed".to_owned())));
+    assert!(
+        output.stdout.contains("has the same order id"),
+        "{}",
+        output.transcript()
+    );
+}
+
+/// That the only configured provider did not charge says nothing about another that may have been used.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_payment_at_a_provider_that_nobody_named_proves_nothing() {
+    let f = fixture().await;
+    f.stuck("order-1").await;
+    f.cli.execute("update idempotency set provider = null").await;
+    f.provider.book("order-1", "failed");
+    let before = f.cli.everything().await;
+    let (code, json, output) = f.reconcile(&["shop-1", "order-1", "--yes"]).await;
+    assert_eq!(
+        (code, result(&json).as_str()),
+        (8, "waiting"),
+        "{}",
+        output.transcript()
+    );
+    assert_eq!(f.cli.everything().await, before);
+    let (code, json, _) = f
+        .reconcile(&["shop-1", "order-1", "--yes", "--provider", "acme"])
+        .await;
+    assert_eq!((code, result(&json).as_str()), (0, "released"));
+}

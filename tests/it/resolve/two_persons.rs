@@ -254,6 +254,24 @@ async fn who_is_another_person() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn where_only_database_users_count_a_claim_is_not_enough() {
+    let two = two().await;
+    two.cli.config(&TWO.replace("two-person", "two-database-users"));
+    Two::check(two.done(&two.alice).await, 0, "requested");
+    two.cli
+        .execute("update idempotency_event set os_user = 'somebody-else' where action = 'resolve_requested'")
+        .await;
+    for dry in [&["--dry-run"][..], &[]] {
+        let refused = Two::check(two.done_with(&two.alice, dry).await, 4, "refused");
+        assert!(refused.stderr.contains("database user"), "{}", refused.stderr);
+    }
+    assert_eq!(two.state().await, "in_progress");
+    Two::check(two.done(&two.bob).await, 0, "done");
+    let event = details(&two.cli, "resolve").await;
+    assert_eq!(event["approval"], "two-database-users");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_is_replaced_meanwhile_is_not_used() {
     let two = two().await;
     Two::check(two.done(&two.alice).await, 0, "requested");
@@ -378,4 +396,39 @@ async fn both_must_override_the_provider() {
         "failed",
     );
     assert_eq!(details(&two.cli, "resolve").await["against_provider"], true);
+}
+
+/// Another configuration file does not undo what was asked for.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pending_request_holds_under_any_configuration() {
+    let two = two().await;
+    let done = two.done(&two.alice).await;
+    Two::check(done, 0, "requested");
+    let config = two.cli.dir.path().join("other.toml");
+    std::fs::write(&config, "").unwrap();
+    let config = config.to_string_lossy().into_owned();
+    let before = two.cli.everything().await;
+    for url in [&two.alice, &two.bob] {
+        let args = [
+            "shop-9",
+            "order-1",
+            "-c",
+            &config,
+            "--done",
+            "--status-code",
+            "201",
+            "--response",
+            &two.body,
+        ];
+        let (code, json, output) = resolve_at(url, &args).await;
+        assert_eq!(
+            (code, json["result"].as_str()),
+            (4, Some("refused")),
+            "{}",
+            output.transcript()
+        );
+        assert!(output.stderr.contains("24 hours"), "{}", output.transcript());
+    }
+    assert_eq!(two.cli.everything().await, before);
+    Two::check(two.done(&two.bob).await, 0, "done");
 }

@@ -116,3 +116,44 @@ async fn the_secret_is_never_shown() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_key_of_test_mode_proves_nothing_unless_it_is_meant() {
+    use idemctl::provider::Verdict;
+    let canceled = super::vendor::intent("pi_1", "order-1", "canceled");
+    let paid = super::vendor::intent("pi_2", "order-2", "succeeded");
+    let vendor = super::vendor::Vendor::start(vec![canceled, paid]).await;
+    for secret in [
+        "",
+        "secret = { env = \"STRIPE_KEY\" }",
+        "secret = { prefix = \"sk_test_\", env = \"STRIPE_KEY_END\" }",
+    ] {
+        for order in ["nobody", "order-1", "pi_1"] {
+            let meant = super::adapter(vendor.port, secret);
+            let status = super::ask(&meant, order).await;
+            assert_eq!(
+                status.verdict,
+                Verdict::NotCharged,
+                "{secret} {order}: {status:?}"
+            );
+            let adapter = super::adapter(vendor.port, &format!("test_mode = false\n{secret}"));
+            let status = super::ask(&adapter, order).await;
+            assert!(super::reason(&status).contains("test_mode = true"), "{status:?}");
+            assert!(
+                status.evidence.contains("the key is one of test mode"),
+                "{status:?}"
+            );
+        }
+        let adapter = super::adapter(vendor.port, &format!("test_mode = false\n{secret}"));
+        assert_eq!(super::ask(&adapter, "order-2").await.verdict, Verdict::Charged);
+    }
+    // A live key sees what is live.
+    for (secret, expected) in [
+        ("sk_live_idemctl51", Verdict::NotCharged),
+        ("rk_test_1", Verdict::Unknown),
+    ] {
+        vendor.takes(secret);
+        let adapter = super::adapter(vendor.port, &format!("test_mode = false\nsecret = {secret:?}"));
+        assert_eq!(super::ask(&adapter, "nobody").await.verdict, expected, "{secret}");
+    }
+}

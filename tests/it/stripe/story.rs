@@ -83,7 +83,7 @@ impl Shop {
 
 fn section(port: u16, more: &str) -> String {
     format!(
-        "[providers.acme]\nkind = \"stripe\"\nurl = \"http://127.0.0.1:{port}\"\nsecret = {{ env = \"STRIPE_KEY\" }}\n{more}\n"
+        "[providers.acme]\nkind = \"stripe\"\nurl = \"http://127.0.0.1:{port}\"\nsecret = {{ env = \"STRIPE_KEY\" }}\ntest_mode = true\n{more}\n"
     )
 }
 

@@ -51,6 +51,8 @@ pub(super) enum Fault {
     Close,
     /// Nothing, for ever.
     Hang,
+    /// The answer as it is.
+    None,
 }
 
 /// A running server; it ends with the test's runtime.
@@ -66,6 +68,7 @@ struct State {
     faults: Vec<(String, Fault)>,
     heads: Vec<String>,
     page: usize,
+    secret: String,
 }
 
 impl Vendor {
@@ -75,6 +78,7 @@ impl Vendor {
         let state = Arc::new(Mutex::new(State {
             intents,
             page: 100,
+            secret: super::api::SECRET.to_owned(),
             ..State::default()
         }));
         let shared = Arc::clone(&state);
@@ -94,6 +98,16 @@ impl Vendor {
             .unwrap()
             .faults
             .insert(0, (path.to_owned(), fault));
+    }
+
+    /// Requests of paths that begin like this get their answer, whatever shorter paths get.
+    pub(super) fn no_fault(&self, path: &str) {
+        self.fault(path, Fault::None);
+    }
+
+    /// Takes this key from now on, and no other.
+    pub(super) fn takes(&self, secret: &str) {
+        secret.clone_into(&mut self.state.lock().unwrap().secret);
     }
 
     /// Pages with fewer payments than were asked for.
@@ -158,7 +172,7 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
         Some(Fault::Close) => return,
         Some(Fault::Hang) => return std::future::pending().await,
         Some(Fault::Answer(status, body)) => (status, body.to_owned()),
-        None => {
+        None | Some(Fault::None) => {
             let (status, body) = answer(&head, &state.lock().unwrap());
             (status, body.to_string())
         }
@@ -180,7 +194,7 @@ fn error(status: u16, code: &str, message: &str) -> (u16, Value) {
 
 fn answer(head: &str, state: &State) -> (u16, Value) {
     let (path, query) = target(head);
-    if !head.contains(&format!("authorization: Bearer {}\r\n", super::api::SECRET)) {
+    if !head.contains(&format!("authorization: Bearer {}\r\n", state.secret)) {
         return error(401, "api_key_invalid", "Invalid API Key provided");
     }
     match path.strip_prefix("/v1/payment_intents") {

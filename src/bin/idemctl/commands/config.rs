@@ -19,7 +19,12 @@ pub(crate) fn run(context: &Context, args: &ConfigArgs) -> Result<Exit> {
     for name in context.settings.config.providers.keys() {
         context.provider(Some(name))?;
     }
-    if !args.check {
+    if args.check {
+        let providers = context.settings.config.providers.len();
+        context.printer.note(&format!(
+            "the configuration can be used; {providers} provider(s); secrets are read when they are needed"
+        ));
+    } else {
         let mut list = context.printer.list();
         list.page(&values)?;
         list.end()?;

@@ -102,6 +102,9 @@ pub(crate) async fn run(context: &Context, args: HistoryArgs) -> Result<Exit> {
         }
     }
     list.end()?;
+    if shown == 0 && id.is_none() {
+        context.printer.note("no event fits");
+    }
     if let Some(cursor) = cursor {
         context.printer.note(&format!(
             "there are more; go on with --cursor {cursor}, or see all with --all"

@@ -135,6 +135,8 @@ fn next(record: &Record, can_ask: bool, verdict: Option<&str>) -> Option<String>
         // It asks the provider itself, shows what it would do, and asks before it does it.
         (Some(State::Expired), None) if can_ask => command("reconcile", ""),
         (Some(State::Expired), Some("charged" | "not_charged")) => command("reconcile", ""),
+        // A release would be refused.
+        (Some(State::Expired), None) if record.provider.is_some() => Some("idemctl provider list".to_owned()),
         (Some(State::Expired), None) => command("release", "--dry-run"),
         (Some(State::InProgress), _) => command("inspect", "--watch"),
         // Held, under way or not to be told: no command of ours makes that better now.

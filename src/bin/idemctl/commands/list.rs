@@ -93,11 +93,13 @@ pub(crate) async fn run(context: &Context, args: ListArgs) -> Result<Exit> {
     let mut left = if args.all { u64::MAX } else { u64::from(args.limit) };
     let (connection, store) = context.open().await?;
     let mut list = context.printer.list();
+    let mut shown = 0;
     while left > 0 {
         // A list that fits one page tells the page's length to the database; a longer one comes in pages.
         let size = u32::try_from(left).unwrap_or(u32::MAX).min(list::MAX_PAGE);
         let page = list::page(&connection, &store, &filter, order, cursor.as_ref(), size).await?;
         left -= page.records.len() as u64;
+        shown += page.records.len();
         let config = &context.settings.config;
         let views: Vec<KeyView> = page
             .records
@@ -111,6 +113,9 @@ pub(crate) async fn run(context: &Context, args: ListArgs) -> Result<Exit> {
         }
     }
     list.end()?;
+    if shown == 0 {
+        context.printer.note("no key fits");
+    }
     if let Some(cursor) = cursor {
         context.printer.note(&format!(
             "there are more; go on with --cursor {}, or see all with --all",

@@ -42,7 +42,7 @@ struct StatusArgs {
     /// Which provider, where several are configured
     #[arg(long, value_name = "NAME")]
     provider: Option<String>,
-    /// When the attempt began, where no row says so: a time such as 2026-11-29T10:00:00Z, or how long ago, such as 2h.
+    /// When the last attempt can have been under way at the latest, where no row says so: a time such as 2026-11-29T10:00:00Z, or how long ago, such as 2h.
     /// Without it "not found" proves nothing
     #[arg(long, value_name = "TIME", value_parser = At::parse, conflicts_with = "client")]
     at: Option<At>,
@@ -110,10 +110,7 @@ async fn status(context: &Context, args: &StatusArgs) -> Result<Exit> {
         None => query,
         Some(at) => {
             let age = Box::pin(age(context, at)).await?;
-            query
-                .attempted_at_age(age)
-                .first_attempted_at_age(age)
-                .until_now()
+            query.attempted_at_age(age).first_attempted_at_age(age)
         }
     };
     let answer = provider.status(&query).await;
@@ -125,7 +122,11 @@ async fn status(context: &Context, args: &StatusArgs) -> Result<Exit> {
     }
     // Nobody knows when the last attempt was, so a miss stays unknown.
     result.map_err(|error| {
-        error.hint("say when the attempt was with --at TIME, or take it from the row with --client CLIENT, and the provider may be able to tell")
+        if answer.answered {
+            error.hint("say when the attempt was with --at TIME, or take it from the row with --client CLIENT, and the provider may be able to tell")
+        } else {
+            error.hint("mend what the reason says, or ask again later")
+        }
     })
 }
 

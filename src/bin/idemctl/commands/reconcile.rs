@@ -20,7 +20,7 @@ use crate::context::Context;
 use crate::exit::{CliError, Exit, Result, say};
 use crate::lifecycle::Lifecycle;
 use crate::render::reconcile::{ReconcileView, proposal_line};
-use crate::safety::{ChangeArgs, Confirmed, confirm, require_answerable};
+use crate::safety::{ChangeArgs, Confirmed, FRESH, confirm, require_answerable};
 use crate::settings;
 
 /// Ask the provider about stuck keys, and do what its answer makes safe
@@ -39,16 +39,16 @@ pub(crate) struct ReconcileArgs {
     #[arg(long, conflicts_with = "apply")]
     expired: bool,
     /// Only leases that ended longer ago than this, such as 30m, 24h or 7d
-    #[arg(long, value_name = "DURATION", requires = "expired", value_parser = settings::duration)]
+    #[arg(long, value_name = "DURATION", requires = "expired", conflicts_with_all = ["client", "apply"], value_parser = settings::duration)]
     older_than: Option<Duration>,
     /// Only keys of this client
-    #[arg(long = "client", value_name = "CLIENT", requires = "expired")]
+    #[arg(long = "client", value_name = "CLIENT", requires = "expired", conflicts_with_all = ["client", "apply"])]
     only_client: Option<String>,
     /// Look at no more than this many keys
-    #[arg(long, value_name = "N", requires = "expired", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", requires = "expired", conflicts_with_all = ["client", "apply"], default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: u32,
     /// Write what would be done into this new file (`-`: stdout) instead of doing it
-    #[arg(long, value_name = "FILE", requires = "expired", conflicts_with = "dry_run")]
+    #[arg(long, value_name = "FILE", requires = "expired", conflicts_with_all = ["client", "apply", "dry_run"])]
     plan: Option<PathBuf>,
     /// Do what this plan says, with every key that is still as it was (`-`: stdin)
     #[arg(long, value_name = "FILE")]
@@ -68,9 +68,6 @@ pub(crate) struct ReconcileArgs {
     #[command(flatten)]
     change: ChangeArgs,
 }
-
-/// An answer older than this is asked for again before anything is done.
-const FRESH: Duration = Duration::from_secs(30);
 
 fn rps(text: &str) -> Result<f64, String> {
     let range = reconcile::RPS_RANGE;
@@ -94,6 +91,9 @@ pub(crate) async fn run(context: &Context, args: ReconcileArgs) -> Result<Exit> 
         (Some(client), Some(key)) => Some(KeyId::new(client, key)?),
         _ => None,
     };
+    if let Some(name) = &args.provider {
+        context.provider(Some(name))?;
+    }
     let plan = args.apply.as_deref().map(plan_file::read).transpose()?;
     if let Some(path) = &args.plan {
         plan_file::check_new(path)?;

@@ -1,18 +1,19 @@
 //! `idemctl release`: gives up expired leases.
 
+mod answer;
 mod input;
 
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use idemctl::connect::Connection;
+use idemctl::error::Error;
 use idemctl::key::KeyId;
 use idemctl::mask;
 use idemctl::ops::actor::Actor;
 use idemctl::ops::end::End;
 use idemctl::ops::release::{self, Request};
 use idemctl::ops::stuck;
-use idemctl::provider::{ProviderStatus, Verdict};
 use idemctl::record::Record;
 use idemctl::stop::Stop;
 use idemctl::store::Store;
@@ -22,7 +23,8 @@ use crate::exit::{CliError, Exit, Result, say};
 use crate::lifecycle::Lifecycle;
 use crate::render::release::{ReleaseView, ReleasedView};
 use crate::safety::{ChangeArgs, Confirmed, confirm, require_answerable};
-use crate::settings;
+use crate::settings::{self, file};
+use answer::Answer;
 
 /// Give up expired leases: the row goes, and the next request starts afresh
 #[derive(Debug, clap::Args)]
@@ -81,37 +83,40 @@ enum KeepAs {
 pub(crate) async fn run(context: &Context, args: ReleaseArgs) -> Result<Exit> {
     let actor = context.actor(args.change.reason.as_deref())?;
     require_answerable(&args.change)?;
+    args.check_override(context.settings.config.audit.approval)?;
     let ids = args.ids()?;
     let bulk = ids.is_none() || args.client_or_dash.as_deref() == Some("-");
     let lifecycle = Lifecycle::install_short()?;
     let mut view = ReleaseView {
         released: Vec::new(),
+        unreadable: Vec::new(),
         dry_run: args.change.dry_run,
     };
     let reading = async {
         let (connection, store) = context.open().await?;
         let ready = candidates(context, &args, ids, &connection, &store, &mut view).await?;
-        let asked = ask_providers(context, ready, args.provider.as_deref()).await;
+        let asked = ask_providers(context, ready, &args).await;
         Ok((connection, store, asked))
     };
     let (mut connection, store, asked) = lifecycle.unless_stopped(context, reading).await?;
     let mut cleared = Vec::new();
     for (record, answer) in asked {
-        match verdict(answer, args.accept_double_charge, args.keep_as) {
-            Ok(evidence) => cleared.push((record, evidence)),
-            Err(reason) => view.released.push(ReleasedView::refused(&record.id, reason)),
+        match answer.refusal(&args) {
+            None => cleared.push((record, answer)),
+            Some(reason) => view.released.push(ReleasedView::refused(&record.id, reason)),
         }
     }
     let mut interrupted = false;
     if !cleared.is_empty() {
         let confirmed = ask(&args, &cleared)?;
         let change = Change {
+            context,
             args: &args,
             actor: &actor,
             stop: &lifecycle.stop,
         };
         interrupted = change
-            .apply(&mut connection, &store, &cleared, confirmed, &mut view)
+            .apply(&mut connection, &store, cleared, confirmed, &mut view)
             .await;
     }
     context.printer.document(&view)?;
@@ -134,6 +139,21 @@ impl ReleaseArgs {
             (None, _) => Ok(None),
         }
     }
+
+    /// Where ending a key by hand takes two, one alone may not do what is more dangerous.
+    fn check_override(&self, approval: file::Approval) -> Result<()> {
+        if !self.accept_double_charge || approval == file::Approval::None {
+            return Ok(());
+        }
+        Err(CliError::new(
+            Exit::Refused,
+            format!(
+                "--accept-double-charge is one person's word, and audit.approval = {:?} asks for two; nothing was changed",
+                approval.as_str()
+            ),
+        )
+        .hint("`idemctl resolve CLIENT KEY --done` or `--failed`, by two persons, ends the key"))
+    }
 }
 
 /// The rows that may be released as far as the table tells; the others are put into the report.
@@ -148,9 +168,13 @@ async fn candidates(
     let mut found = Vec::new();
     if let Some(ids) = ids {
         for id in ids {
-            match store.get(connection, &id).await? {
-                Some(record) => found.push(record),
-                None => view.released.push(ReleasedView::not_found(&id)),
+            match store.get(connection, &id).await {
+                Ok(Some(record)) => found.push(record),
+                Ok(None) => view.released.push(ReleasedView::not_found(&id)),
+                Err(error @ Error::Inconsistent { .. }) => {
+                    view.released.push(ReleasedView::error(&id, &error.into()));
+                }
+                Err(error) => return Err(error.into()),
             }
         }
     } else {
@@ -164,9 +188,11 @@ async fn candidates(
             args.limit,
         )
         .await?;
-        for problem in page.unreadable {
-            context.printer.note(&format!("left out: {problem}"));
-        }
+        view.unreadable = page
+            .unreadable
+            .iter()
+            .map(|problem| mask::text(problem).into_owned())
+            .collect();
         found = page.rows;
         if page.next.is_some() {
             context.printer.note(&format!(
@@ -185,17 +211,17 @@ async fn candidates(
     Ok(ready)
 }
 
-/// A row and what its provider says: `None` where nobody can be asked.
-type Asked = (Record, Result<Option<ProviderStatus>>);
+/// A row, and what is known of its charge.
+type Asked = (Record, Answer);
 
 /// How many questions are under way at once.
 const QUESTIONS: usize = 4;
 
 /// Asks about every row before the first is changed.
-async fn ask_providers(context: &Context, rows: Vec<Record>, named: Option<&str>) -> Vec<Asked> {
+async fn ask_providers(context: &Context, rows: Vec<Record>, args: &ReleaseArgs) -> Vec<Asked> {
     futures_util::stream::iter(rows)
         .map(|record| async move {
-            let answer = context.ask_about(&record, named).await;
+            let answer = Answer::about(context, &record, args).await;
             (record, answer)
         })
         .buffered(QUESTIONS)
@@ -203,55 +229,8 @@ async fn ask_providers(context: &Context, rows: Vec<Record>, named: Option<&str>
         .await
 }
 
-/// What is known of the charge, for the event log; or why the row may not be released.
-fn verdict(
-    answer: Result<Option<ProviderStatus>>,
-    accept: bool,
-    keep_as: Option<KeepAs>,
-) -> Result<serde_json::Value, String> {
-    let (said, evidence, fine) = match answer {
-        Ok(None) => {
-            return Ok(
-                serde_json::json!({ "provider": null, "why": "no provider is configured for the row" }),
-            );
-        }
-        Ok(Some(status)) => {
-            let said = match &status.reason {
-                Some(reason) => {
-                    let reason = mask::text(reason);
-                    format!("{} says {}: {reason}", status.provider, status.verdict)
-                }
-                None => format!("{} says {}", status.provider, status.verdict),
-            };
-            let evidence = serde_json::json!({
-                "provider": status.provider,
-                "verdict": status.verdict.as_str(),
-                "reference": status.reference,
-                "evidence": status.evidence,
-                "accept_double_charge": accept,
-            });
-            (said, evidence, status.verdict == Verdict::NotCharged)
-        }
-        Err(error) => {
-            let said = format!("the provider could not be asked: {}", error.message());
-            let evidence = serde_json::json!({ "error": error.message(), "accept_double_charge": accept });
-            (said, evidence, false)
-        }
-    };
-    if fine || accept {
-        return Ok(evidence);
-    }
-    let danger = match keep_as {
-        None => "a release could charge again",
-        Some(KeepAs::Failed) => "a final error could hide a charge",
-    };
-    Err(format!(
-        "{said}; {danger} (--accept-double-charge --reason TEXT overrides)"
-    ))
-}
-
 /// Shows what is about to be done, then asks. A dry run changes nothing, so it need not.
-fn ask(args: &ReleaseArgs, ready: &[(Record, serde_json::Value)]) -> Result<Option<Confirmed>> {
+fn ask(args: &ReleaseArgs, ready: &[Asked]) -> Result<Option<Confirmed>> {
     if args.change.dry_run {
         return Ok(None);
     }
@@ -259,12 +238,9 @@ fn ask(args: &ReleaseArgs, ready: &[(Record, serde_json::Value)]) -> Result<Opti
         None => "release (the next request starts afresh and may charge again)",
         Some(KeepAs::Failed) => "keep as failed (every repeat gets a final error)",
     };
-    for (record, evidence) in ready.iter().take(20) {
+    for (record, answer) in ready.iter().take(20) {
         let owner = mask::text(record.owner.as_deref().unwrap_or("unknown owner"));
-        let says = match (evidence["provider"].as_str(), evidence["verdict"].as_str()) {
-            (Some(provider), Some(verdict)) => format!("{provider} says {verdict}"),
-            _ => "no provider could be asked".to_owned(),
-        };
+        let says = answer.says();
         let line = format!("{}  attempt {}, {owner}; {says}", record.id, record.attempt);
         say(&format!("  {}", crate::render::printable(&line)));
     }
@@ -276,6 +252,7 @@ fn ask(args: &ReleaseArgs, ready: &[(Record, serde_json::Value)]) -> Result<Opti
 
 /// What is done to every key.
 struct Change<'a> {
+    context: &'a Context,
     args: &'a ReleaseArgs,
     actor: &'a Actor,
     stop: &'a Stop,
@@ -287,51 +264,99 @@ impl Change<'_> {
         &self,
         connection: &mut Connection,
         store: &Store,
-        ready: &[(Record, serde_json::Value)],
+        ready: Vec<Asked>,
         _confirmed: Option<Confirmed>,
         view: &mut ReleaseView,
     ) -> bool {
+        let mut broken = None;
+        let mut ready = ready.into_iter().peekable();
+        while ready.peek().is_some() {
+            // No more at once than are asked about at once, so that no answer grows old again while others are awaited.
+            let mut some: Vec<_> = ready.by_ref().take(QUESTIONS).map(Ok).collect();
+            if broken.is_none() {
+                some = tokio::select! {
+                    biased;
+                    () = self.stop.soft() => return true,
+                    some = self.fresh(some) => some,
+                };
+            }
+            for row in some {
+                if self.stop.is_soft() {
+                    return true;
+                }
+                let item = match row {
+                    Ok(row) => self.release(connection, store, &row, &mut broken).await,
+                    Err(item) => item,
+                };
+                view.released.push(item);
+            }
+        }
+        false
+    }
+
+    /// Asks again about those of which what is known is old: a late holder may have charged meanwhile.
+    async fn fresh(&self, rows: Vec<Result<Asked, ReleasedView>>) -> Vec<Result<Asked, ReleasedView>> {
+        futures_util::stream::iter(rows)
+            .map(|row| async move {
+                let (record, before) = row?;
+                if self.args.change.dry_run || !before.is_stale() {
+                    return Ok((record, before));
+                }
+                let answer = Answer::about(self.context, &record, self.args).await;
+                if let Some(reason) = answer.refusal(self.args) {
+                    return Err(ReleasedView::refused(&record.id, reason));
+                }
+                match answer.news_since(&before) {
+                    Some(news) => Err(ReleasedView::changed(&record.id, news)),
+                    None => Ok((record, answer)),
+                }
+            })
+            .buffered(QUESTIONS)
+            .collect()
+            .await
+    }
+
+    /// `broken`: why nothing can be tried any more.
+    async fn release(
+        &self,
+        connection: &mut Connection,
+        store: &Store,
+        (record, answer): &Asked,
+        broken: &mut Option<CliError>,
+    ) -> ReleasedView {
+        if let Some(error) = broken {
+            return ReleasedView::error(&record.id, error);
+        }
         let end = match self.args.keep_as {
             None => End::Release,
             Some(KeepAs::Failed) => End::Fail(None),
         };
-        let mut broken = None;
-        for (record, evidence) in ready {
-            if self.stop.is_soft() {
-                return true;
-            }
-            if let Some(error) = &broken {
-                view.released.push(ReleasedView::error(&record.id, error));
-                continue;
-            }
-            let request = Request {
-                seen: record,
-                end: &end,
-                steal: self.args.steal,
-                evidence: evidence.clone(),
-                dry_run: self.args.change.dry_run,
-                actor: self.actor.clone(),
-            };
-            let item = match release::run(connection, store, &request).await {
-                Ok(outcome) => ReleasedView::of(&record.id, outcome),
-                Err(error) => {
-                    let dead = error.needs_reconnect();
-                    let error = CliError::from(error);
-                    let item = ReleasedView::error(&record.id, &error);
-                    if dead {
-                        broken = Some(error.context("not tried, because the connection was lost before"));
-                    }
-                    item
+        let request = Request {
+            seen: record,
+            end: &end,
+            steal: self.args.steal,
+            evidence: answer.evidence.clone(),
+            dry_run: self.args.change.dry_run,
+            actor: self.actor.clone(),
+        };
+        let item = match release::run(connection, store, &request).await {
+            Ok(outcome) => ReleasedView::of(&record.id, outcome),
+            Err(error) => {
+                let dead = error.needs_reconnect();
+                let error = CliError::from(error);
+                let item = ReleasedView::error(&record.id, &error);
+                if dead {
+                    *broken = Some(error.context("not tried, because the connection was lost before"));
                 }
-            };
-            if connection.is_closed() && broken.is_none() {
-                broken = Some(CliError::new(
-                    Exit::Database,
-                    "not tried, because the connection was lost before",
-                ));
+                item
             }
-            view.released.push(item);
+        };
+        if connection.is_closed() && broken.is_none() {
+            *broken = Some(CliError::new(
+                Exit::Database,
+                "not tried, because the connection was lost before",
+            ));
         }
-        false
+        item
     }
 }

@@ -2,7 +2,6 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use idemctl::connect::Connection;
 use idemctl::key::KeyId;
@@ -11,6 +10,7 @@ use idemctl::ops::actor::Actor;
 use idemctl::ops::resolve::{self, Approval, Decision, Intent, Next, Outcome, Proposal};
 use idemctl::response::{DEFAULT_MAX_BODY_BYTES, Response};
 use idemctl::store::Store;
+use idemctl::time::Stopwatch;
 
 use super::key_arg::KeyArgs;
 use crate::context::Context;
@@ -18,7 +18,7 @@ use crate::exit::{CliError, Exit, Result, say};
 use crate::lifecycle::Lifecycle;
 use crate::render::printable;
 use crate::render::resolve::{ResolveView, preview, void};
-use crate::safety::{ChangeArgs, Confirmed, confirm, require_answerable};
+use crate::safety::{ChangeArgs, Confirmed, FRESH, confirm, require_answerable};
 use crate::settings::file;
 
 /// End one stuck key by hand, with evidence, where no provider's API can tell
@@ -58,9 +58,6 @@ pub(crate) struct ResolveArgs {
     change: ChangeArgs,
 }
 
-/// An answer older than this is asked for again before anything is done.
-const FRESH: Duration = Duration::from_secs(30);
-
 pub(crate) async fn run(context: &Context, args: &ResolveArgs) -> Result<Exit> {
     if args.change.reason.is_none() {
         return Err(CliError::usage("--reason is needed; nothing was changed")
@@ -72,6 +69,7 @@ pub(crate) async fn run(context: &Context, args: &ResolveArgs) -> Result<Exit> {
     let approval = match context.settings.config.audit.approval {
         file::Approval::None => Approval::None,
         file::Approval::TwoPerson => Approval::TwoPerson,
+        file::Approval::TwoDatabaseUsers => Approval::TwoDatabaseUsers,
     };
     let intent = args.intent(approval, actor)?;
     intent.check()?;
@@ -82,7 +80,7 @@ pub(crate) async fn run(context: &Context, args: &ResolveArgs) -> Result<Exit> {
         Ok((conn, store, proposal))
     };
     let (mut conn, store, proposal) = lifecycle.unless_stopped(context, looking).await?;
-    let asked_at = Instant::now();
+    let asked_at = Stopwatch::start();
     if intent.response.header("content-type").is_none() && !intent.response.body().is_empty() {
         let note =
             "the body is no JSON, and no content type goes with it; --header 'content-type: ...' gives one";
@@ -125,13 +123,17 @@ async fn propose(
 }
 
 /// Somebody thought for long and the provider was asked again: what was agreed to is done only to the row that was
-/// shown, and only if it still comes to the same.
+/// shown, and only if it still comes to the same, and the provider still says what was agreed to or overridden.
 fn agreed(shown: Proposal, again: Proposal) -> (Proposal, Option<Outcome>) {
     match &again.next {
         Next::Refuse(refusal) => {
             let outcome = Outcome::Refused(refusal.clone());
             (again, Some(outcome))
         }
+        _ if !again.says_the_same(&shown) => (
+            again,
+            Some(Outcome::Changed("the provider says something else meanwhile")),
+        ),
         next if *next == shown.next => {
             let seen = shown.seen;
             (Proposal { seen, ..again }, None)

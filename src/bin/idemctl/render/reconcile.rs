@@ -33,7 +33,14 @@ struct ReconciledView {
     exit: Exit,
     #[serde(skip)]
     line: String,
+    /// Whether a person has to end it.
+    #[serde(skip)]
+    by_hand: bool,
 }
+
+/// What a person can do where nothing else can be done.
+const BY_HAND: &str =
+    "the rows were left as they are; where no API can tell, `idemctl resolve` ends one by hand with evidence";
 
 /// The part of a planned row that is not in [`ReconciledView`].
 #[derive(Debug, Serialize)]
@@ -95,6 +102,7 @@ impl ReconciledView {
                 .map(|proposal| PlannedRow::new(proposal).into()),
             exit,
             line,
+            by_hand: matches!(&item.outcome, Outcome::Left(obstacle) if !obstacle.may_pass()),
         }
     }
 }
@@ -113,7 +121,17 @@ fn told(outcome: &Outcome) -> (&'static str, Exit, Option<String>) {
                 _ => Exit::Refused,
             };
             let result = if obstacle.may_pass() { "waiting" } else { "left" };
-            (result, exit, Some(obstacle.to_string()))
+            let reason = match obstacle {
+                Obstacle::Unknown {
+                    not_before: Some(wait),
+                    ..
+                } => format!(
+                    "{obstacle} (ask again in {})",
+                    super::key::age(wait.as_secs_f64())
+                ),
+                _ => obstacle.to_string(),
+            };
+            (result, exit, Some(reason))
         }
         Outcome::Changed(now) => {
             let reason = format!("the row moved since it was seen: {now}; nothing was changed");
@@ -190,21 +208,22 @@ impl ReconcileView {
         let exit = if same || !bulk { first.exit } else { Exit::Partial };
         let message = if bad.len() == 1 {
             let reason = first.reason.as_deref().unwrap_or("no reason known");
-            format!("{} {}: {}: {reason}", first.client_id, first.key, first.result)
+            let (client, key) = (printable(&first.client_id), printable(&first.key));
+            format!("{client} {key}: {}: {reason}", first.result)
         } else {
             format!(
-                "{} of {} keys did not end; each is listed with what is known of it",
+                "{} of {} keys were left as they were; each is listed with what is known of it",
                 bad.len(),
                 self.reconciled.len()
             )
         };
         let error = CliError::new(exit, message);
         Some(match exit {
-            Exit::Provider => error.hint("the rows were left as they are; ask again later"),
+            Exit::Provider | Exit::Refused | Exit::Usage if first.by_hand => error.hint(BY_HAND),
+            Exit::Provider => {
+                error.hint("the rows were left as they are; mend what the reason says, or ask again later")
+            }
             Exit::Race => error.hint("look again with `idemctl inspect`"),
-            Exit::Refused => error.hint(
-                "the rows were left as they are; where no API can tell, `idemctl resolve` ends one by hand with evidence",
-            ),
             _ => error,
         })
     }
@@ -222,14 +241,21 @@ impl ReconcileView {
         };
         let clients = width(|item| &item.client_id);
         let keys = width(|item| &item.key);
+        let verb = |item: &ReconciledView| match (item.result, item.proposal.as_ref()) {
+            ("proposed", Some(proposal)) => format!("would {}", proposal.action),
+            (other, _) => other.to_owned(),
+        };
+        let verbs = self
+            .reconciled
+            .iter()
+            .map(|item| verb(item).len())
+            .max()
+            .unwrap_or(0);
         for item in &self.reconciled {
-            let verb = match (item.result, item.proposal.as_ref()) {
-                ("proposed", Some(proposal)) => format!("would {}", proposal.action),
-                (other, _) => other.to_owned(),
-            };
+            let verb = verb(item);
             writeln!(
                 out,
-                "{indent}{:clients$} {:keys$}  {verb:<9}  {}",
+                "{indent}{:clients$} {:keys$}  {verb:verbs$}  {}",
                 printable(&item.client_id),
                 printable(&item.key),
                 printable(&item.line)

@@ -111,7 +111,10 @@ fn hint(outcome: &Outcome, approval: Approval) -> Option<&'static str> {
         Outcome::Refused(Refusal::CannotAsk(_)) => Some(
             "mend the configuration or name one with --provider; --against-provider does it without asking",
         ),
-        Outcome::Changed(_) if approval == Approval::TwoPerson => {
+        Outcome::Refused(Refusal::SamePerson(_)) if approval == Approval::TwoDatabaseUsers => Some(
+            "audit.approval = \"two-database-users\": only another user of the database is another person",
+        ),
+        Outcome::Changed(_) if approval != Approval::None => {
             Some("look again with `idemctl inspect`, then run the command again")
         }
         Outcome::Changed(_) => Some("look again with `idemctl inspect`"),

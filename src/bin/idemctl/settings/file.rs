@@ -128,8 +128,10 @@ pub(crate) enum Approval {
     /// One.
     #[default]
     None,
-    /// One asks, another one does it.
+    /// One asks, another one does it: another user of the database or of the operating system.
     TwoPerson,
+    /// The same, and only another user of the database counts.
+    TwoDatabaseUsers,
 }
 
 impl Approval {
@@ -138,6 +140,7 @@ impl Approval {
         match self {
             Self::None => "none",
             Self::TwoPerson => "two-person",
+            Self::TwoDatabaseUsers => "two-database-users",
         }
     }
 }

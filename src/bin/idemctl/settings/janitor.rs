@@ -139,6 +139,12 @@ impl Janitor {
             let problem = format!("is {rps}; {least} to {most} are allowed");
             return Err(("janitor.expired.rps".to_owned(), problem));
         }
+        if let Some(limit) = self.expired.limit
+            && !(1..=expired::MAX_LIMIT).contains(&limit)
+        {
+            let problem = format!("is {limit}; 1 to {} rows are allowed", expired::MAX_LIMIT);
+            return Err(("janitor.expired.limit".to_owned(), problem));
+        }
         let accept_double_charge = self.expired.accept_double_charge;
         let policy = match self.expired.policy {
             PolicyName::Release => Some(expired::Policy::Release { accept_double_charge }),
@@ -146,9 +152,11 @@ impl Janitor {
             PolicyName::Report | PolicyName::Fail => None,
         };
         if let Some(policy) = policy {
-            policy
-                .check(providers)
-                .map_err(|error| wrong("janitor.expired.policy", error))?;
+            policy.check(providers).map_err(|error| match error {
+                // It names the key itself.
+                idemctl::error::Error::Invalid { field, reason } => (field.to_owned(), reason),
+                other => wrong("janitor.expired.policy", other),
+            })?;
         }
         Ok(())
     }

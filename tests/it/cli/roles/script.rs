@@ -103,6 +103,17 @@ async fn the_script_needs_no_connection_and_undoes_what_was_granted_before() {
     let error = cli.db.client.batch_execute(&script).await.unwrap_err();
     let told = error.as_db_error().unwrap().message().to_owned();
     assert!(told.contains("_operator: delete of events"), "{told}");
+    cli.execute(&format!(
+        "rollback; revoke \"{0}_janitor\" from {operator}; grant \"{0}_app\" to {operator}",
+        prefix(&cli)
+    ))
+    .await;
+    let error = cli.db.client.batch_execute(&script).await.unwrap_err();
+    let told = error.as_db_error().unwrap().message().to_owned();
+    assert!(
+        told.contains("_operator: update of more than a key's end"),
+        "{told}"
+    );
     cli.execute("rollback").await;
 }
 

@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use idemctl::ops::reconcile::{MAX_PLAN_BYTES, Plan};
 
@@ -15,12 +15,21 @@ fn is_dash(path: &Path) -> bool {
 
 /// Refuses before anybody is asked what could not be written afterwards.
 pub(super) fn check_new(path: &Path) -> Result<()> {
-    if !is_dash(path) && path.symlink_metadata().is_ok() {
+    if is_dash(path) {
+        return Ok(());
+    }
+    if path.symlink_metadata().is_ok() {
         return Err(CliError::usage(format!(
             "{} is there already; a plan is never overwritten",
             path.display()
         ))
-        .hint("name another file, or remove that one"));
+        .hint("name a file that is not there yet, or `-` for stdout"));
+    }
+    if path.file_name().is_none() || !directory(path).is_dir() {
+        return Err(CliError::usage(format!(
+            "the plan {} would lie in a directory that is not there",
+            path.display()
+        )));
     }
     Ok(())
 }
@@ -40,18 +49,30 @@ pub(super) fn write(path: &Path, plan: &Plan) -> Result<()> {
     if is_dash(path) {
         return crate::render::raw(&text);
     }
-    let mut file = OpenOptions::new()
+    // Under another name until it is whole; the link is made only where nothing of the name is there.
+    let name = path
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    let part = directory(path).join(format!(".{name}.{}", std::process::id()));
+    let written = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o600)
-        .open(path)
-        .map_err(|error| failed(&error))?;
-    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-    written.map_err(|error| {
-        // Half a plan is none; that it cannot be removed either changes nothing about the error.
-        let _ = std::fs::remove_file(path);
-        failed(&error)
-    })
+        .open(&part)
+        .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
+        .and_then(|()| std::fs::hard_link(&part, path));
+    // Half a plan is none; that it cannot be removed changes nothing about the outcome.
+    let _ = std::fs::remove_file(&part);
+    written.map_err(|error| failed(&error))
+}
+
+fn directory(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
 }
 
 pub(super) fn read(path: &Path) -> Result<Plan> {
