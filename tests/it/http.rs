@@ -138,6 +138,8 @@ impl Service {
     }
 
     async fn post_to(&self, path: &str, client: &str, key: Option<&str>, body: &str) -> Got {
+        // The client wants one even for plain http; a second installation changes nothing.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let mut request = reqwest::Client::builder()
             .no_proxy()
             .build()
