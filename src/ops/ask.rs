@@ -138,6 +138,9 @@ impl Chosen {
     }
 }
 
+/// How much later than the end of its lease a row may say that it was made, for instance after a clock was set.
+const NONSENSE: Duration = Duration::from_mins(5);
+
 /// The question about a row. The last attempt may have reached the provider until its lease ended; while the
 /// lease is alive, until now.
 ///
@@ -153,9 +156,12 @@ fn query(record: &Record) -> StatusQuery {
     };
     let age = record.age_seconds.filter(|age| *age >= 0.0).and_then(seconds);
     match (age, over) {
-        // A row that says that it was made after its lease had ended says nothing of when it was made.
-        (Some(age), Some(over)) if age < over => query,
-        (Some(age), _) => query.first_attempted_at_age(age.saturating_add(record.read.elapsed())),
+        // A row that says that it was made long after its lease had ended says nothing of when it was made.
+        (Some(age), Some(over)) if age + NONSENSE < over => query,
+        (Some(age), over) => {
+            let age = age.max(over.unwrap_or_default());
+            query.first_attempted_at_age(age.saturating_add(record.read.elapsed()))
+        }
         (None, _) => query,
     }
 }

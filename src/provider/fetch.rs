@@ -6,7 +6,7 @@ use std::time::Duration;
 use backon::{BackoffBuilder as _, ExponentialBuilder};
 use base64::Engine as _;
 use chrono::{DateTime, Utc};
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName};
 use reqwest::{Client, StatusCode, Url};
 use tokio::time::{Instant, timeout_at};
 
@@ -239,6 +239,11 @@ impl Fetcher {
         headers.insert(
             ACCEPT,
             reqwest::header::HeaderValue::from_static("application/json"),
+        );
+        // What a cache on the way had before the payment was made is no answer (RFC 9111 section 5.2.1.4).
+        headers.insert(
+            CACHE_CONTROL,
+            reqwest::header::HeaderValue::from_static("no-cache"),
         );
         for (name, value) in &self.headers {
             // At each attempt, so that a rotated secret works at once.

@@ -154,7 +154,18 @@ impl HttpProvider {
         match self.reading.find(answer, &query.order_id) {
             Found::Miss(what) => judge.miss(query, format!("{evidence}, {what}")),
             Found::Unclear(reason) => judge.unknown(query, evidence.to_owned(), reason.into()),
-            Found::One(payment, 0) => judge.payment(query, format!("{evidence}, one payment"), payment),
+            Found::One(payment, 0) => {
+                let status = judge.payment(query, format!("{evidence}, one payment"), payment);
+                if self.reading.order_id.is_some() || self.url.is_in_path() {
+                    return status;
+                }
+                // A provider that does not know the filter gives just any payment.
+                status.doubted(
+                    "a payment failed, but nothing says that it is of this order: set match to where the payment has \
+                     our order id"
+                        .to_owned(),
+                )
+            }
             Found::One(payment, others) => {
                 let evidence = format!("{evidence}, one payment and {others} of other orders");
                 // A list that was not narrowed by the order id may have another one of the order on a further page.

@@ -16,6 +16,7 @@ use super::config::{Kind, ProviderConfig, wrong};
 use super::fetch::{Credentials, Fetcher, Request, Trouble};
 use super::judge::{Fields, Judge};
 use super::template::ResponseTemplate;
+use super::test_mode::TestMode;
 use super::url::BaseUrl;
 use super::window::{self, BEFORE, List, Page, Window};
 use super::{
@@ -43,6 +44,8 @@ struct Vendor {
     has_account: bool,
     /// Whether its list shows the payments of one location only.
     has_location: bool,
+    /// How secrets of test mode begin, where the same address takes them.
+    test_keys: &'static [&'static str],
     /// The longest idempotency key, if published.
     key_limit: Option<usize>,
     /// How long a key is kept, if published.
@@ -97,6 +100,7 @@ pub struct VendorProvider {
     vendor: &'static Vendor,
     base: BaseUrl,
     fetcher: Fetcher,
+    test_mode: TestMode,
     location: Option<String>,
     order: Pointer,
     /// Where the configuration says where the order id is, the vendor's limit of another field does not count.
@@ -126,6 +130,7 @@ impl VendorProvider {
             Some("secret"),
             vendor.has_account.then_some("account"),
             vendor.has_location.then_some("location"),
+            (!vendor.test_keys.is_empty()).then_some("test_mode"),
         ];
         let own: Vec<&str> = own.into_iter().flatten().collect();
         config.refuse_foreign_keys(name, &own)?;
@@ -140,6 +145,12 @@ impl VendorProvider {
         let location = match (vendor.has_location, config.location.as_deref()) {
             (true, given) => Some(config.needed(name, "location", given)?.to_owned()),
             (false, _) => None,
+        };
+        let test_mode = TestMode {
+            secret: config.needed(name, "secret", config.secret.clone())?,
+            surroundings: surroundings.clone(),
+            prefixes: vendor.test_keys,
+            is_meant: config.test_mode,
         };
         let (order, order_limit) = order(name, config, vendor)?;
         let facts = facts(config, vendor, fetcher.timeout());
@@ -162,6 +173,7 @@ impl VendorProvider {
             vendor,
             base,
             fetcher,
+            test_mode,
             location,
             order,
             order_limit,
@@ -171,6 +183,10 @@ impl VendorProvider {
     }
 
     async fn ask(&self, query: &StatusQuery) -> ProviderStatus {
+        self.test_mode.judge(self.look_up(query).await).await
+    }
+
+    async fn look_up(&self, query: &StatusQuery) -> ProviderStatus {
         let list = Asked {
             provider: self,
             order_id: &query.order_id,

@@ -97,7 +97,9 @@ async fn every_word_has_its_verdict() {
             format!("{{\"data\":{payment}}}"),
             format!("{{\"data\":[{payment}]}}"),
         ] {
-            let status = one(Reply::json(200, &body), "").await;
+            let server = Server::start(vec![Reply::json(200, &body)]).await;
+            let in_path = format!("http://{}/v1/payments/{{order_id}}", server.address);
+            let status = ask(&adapter_at(&in_path, "")).await;
             assert_eq!(status.verdict, verdict, "{status:?}");
             assert_eq!(
                 status.raw_status.as_deref(),
@@ -174,7 +176,7 @@ async fn a_failed_attempt_says_nothing_of_a_later_one_that_may_still_be_invisibl
         r#"{"data":[{"id":"p1","status":"failed"}]}"#,
     )])
     .await;
-    let adapter = adapter(&server, "");
+    let adapter = adapter_at(&format!("http://{}/v1/payments/{{order_id}}", server.address), "");
     let query = StatusQuery::new("order-1").attempted_at_age(Duration::from_secs(20));
     // Though it may be the only attempt that the row knows of.
     let soon = adapter.status(&query).await;
@@ -187,6 +189,17 @@ async fn a_failed_attempt_says_nothing_of_a_later_one_that_may_still_be_invisibl
     assert_eq!((whenever.verdict, whenever.not_before), (Verdict::Unknown, None));
     let later = query.attempted_at_age(Duration::from_mins(1));
     assert_eq!(adapter.status(&later).await.verdict, Verdict::NotCharged);
+}
+
+#[tokio::test]
+async fn a_failed_payment_of_nobody_knows_whom_proves_nothing() {
+    // A provider that does not know the filter gives just any payment.
+    let body = r#"{"data":[{"id":"p1","status":"failed","order":"order-1"}]}"#;
+    let status = one(Reply::json(200, body), "").await;
+    assert!(reason(&status).contains("set match"), "{status:?}");
+    assert_eq!(status.reference.as_deref(), Some("p1"));
+    let status = one(Reply::json(200, body), "match = \"/order\"").await;
+    assert_eq!(status.verdict, Verdict::NotCharged, "{status:?}");
 }
 
 #[tokio::test]

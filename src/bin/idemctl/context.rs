@@ -67,7 +67,7 @@ impl Context {
     /// Refuses when the configuration requires a reason and none was given.
     pub(crate) fn actor(&self, reason: Option<&str>) -> Result<Actor> {
         if reason.is_some_and(|reason| !reason.chars().any(char::is_alphanumeric)) {
-            return Err(CliError::usage("the reason says nothing; nothing was changed")
+            return Err(CliError::usage("the reason is blank; nothing was changed")
                 .hint("give --reason \"why\", in words"));
         }
         if reason.is_none() && self.settings.config.audit.require_reason {

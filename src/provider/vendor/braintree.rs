@@ -22,6 +22,7 @@ pub(super) const BRAINTREE: Vendor = Vendor {
     headers: &[("braintree-version", "2019-01-01")],
     // The public key, and the private key.
     has_account: true,
+    test_keys: &[],
     has_location: false,
     // The input's apiRequestKey: kept for 30 days, and a transaction comes back in whatever status
     // (developer.paypal.com/braintree/graphql/integration_guides/idempotency), which names no limit.

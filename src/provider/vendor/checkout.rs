@@ -1,7 +1,8 @@
 //! Checkout.com: the payments with a reference (`checkout.com/docs/payments/manage-payments/get-a-list-of-payments`).
 //!
-//! Statuses are those of the vendor's own libraries (`checkout/checkout-sdk-go`). `Card Verified` moves no money and is
-//! none of a charge: unknown. Accounts with an address of their own (`https://PREFIX.api.checkout.com`) set it as `url`.
+//! Statuses are those of the vendor's own libraries (`checkout/checkout-sdk-go`). `Card Verified` moves no money and
+//! is none of a charge: unknown. Accounts with an address of their own (`https://PREFIX.api.checkout.com`) set it as
+//! `url`.
 
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ pub(super) const CHECKOUT: Vendor = Vendor {
     method: "GET",
     headers: &[],
     has_account: false,
+    test_keys: &[],
     has_location: false,
     // Header Cko-Idempotency-Key: kept for 24 hours, for answers of success only
     // (checkout.com/docs/payments/manage-payments/retry-a-payment), which names no limit.

@@ -23,6 +23,8 @@ pub(super) const MOLLIE: Vendor = Vendor {
     method: "GET",
     headers: &[],
     has_account: false,
+    // As the vendor's own library checks them (mollie/mollie-api-php, src/Http/Auth).
+    test_keys: &["test_"],
     has_location: false,
     // Header Idempotency-Key (docs.mollie.com/reference/api-idempotency), which names no limit.
     key_limit: None,

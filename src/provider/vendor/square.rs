@@ -20,6 +20,7 @@ pub(super) const SQUARE: Vendor = Vendor {
     method: "GET",
     headers: &[],
     has_account: false,
+    test_keys: &[],
     has_location: true,
     // The body's idempotency_key (CreatePaymentRequest). How long it is kept is not published. The first success is
     // what is replayed (developer.squareup.com/docs/working-with-apis/idempotency).

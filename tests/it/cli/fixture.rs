@@ -133,6 +133,7 @@ url = "http://{address}/v1/payments?merchant_order_id={{order_id}}"
 headers = {{ Authorization = {{ prefix = "Bearer ", env = "ACME_KEY" }} }}
 timeout = "2s"
 find = "/data"
+match = "/order"
 status = "/status"
 reference = "/id"
 amount = "/amount"
@@ -170,7 +171,7 @@ pub(crate) async fn answering(words: &'static [(&'static str, &'static str)]) ->
                     Some(word) => (
                         "200 OK",
                         format!(
-                            r#"{{"data":[{{"id":"pay_1","status":"{word}","amount":4990,"currency":"EUR"}}]}}"#
+                            r#"{{"data":[{{"id":"pay_1","order":"{order}","status":"{word}","amount":4990,"currency":"EUR"}}]}}"#
                         ),
                     ),
                     None => ("200 OK", r#"{"data":[]}"#.to_owned()),

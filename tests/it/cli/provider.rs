@@ -254,7 +254,7 @@ async fn a_row_that_does_not_fit_the_flags_is_not_asked_about() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_proxies_of_the_environment_are_taken() {
     let cli = filled().await;
-    let charged = r#"{"data":[{"id":"p1","status":"succeeded","amount":1,"currency":"eur"}]}"#;
+    let charged = r#"{"data":[{"order":"a","id":"p1","status":"succeeded","amount":1,"currency":"eur"}]}"#;
     let section = |scheme: &str| {
         // No name server knows this host, so that only a proxy can reach it.
         provider("acme", ([127, 0, 0, 1], 1).into())

@@ -5,7 +5,7 @@ use chrono::{DateTime, SecondsFormat};
 use idemctl::provider::Verdict::{self, Authorized, Charged, NotCharged, Pending};
 use serde_json::{Value, json};
 
-use super::server::{NOW, SECRET, Sale, Seen, State};
+use super::server::{NOW, Sale, Seen, State};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -117,9 +117,9 @@ impl Kind {
 
     pub(super) fn answer(self, seen: &Seen, state: &State) -> (u16, Value) {
         let authorization = match self {
-            Self::Yookassa => basic("shop-1"),
-            Self::Braintree => basic("public-1"),
-            _ => format!("Bearer {SECRET}"),
+            Self::Yookassa => basic("shop-1", &state.secret),
+            Self::Braintree => basic("public-1", &state.secret),
+            _ => format!("Bearer {}", state.secret),
         };
         let known = seen.header("authorization") == Some(authorization.as_str());
         match self {
@@ -132,8 +132,8 @@ impl Kind {
     }
 }
 
-fn basic(account: &str) -> String {
-    let pair = base64::engine::general_purpose::STANDARD.encode(format!("{account}:{SECRET}"));
+fn basic(account: &str, secret: &str) -> String {
+    let pair = base64::engine::general_purpose::STANDARD.encode(format!("{account}:{secret}"));
     format!("Basic {pair}")
 }
 

@@ -76,6 +76,9 @@ fn keys_that_do_not_belong_to_the_kind_are_refused_by_name() {
         if !matches!(kind, Kind::Yookassa | Kind::Braintree) {
             foreign.push("account = \"x\"");
         }
+        if !matches!(kind, Kind::Yookassa | Kind::Mollie) {
+            foreign.push("test_mode = true");
+        }
         if kind != Kind::Square {
             foreign.push("location = \"x\"");
         }

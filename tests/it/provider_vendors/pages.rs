@@ -175,6 +175,30 @@ async fn a_window_without_any_order_id_proves_nothing() {
 }
 
 #[tokio::test]
+async fn a_key_of_test_mode_proves_nothing_unless_it_is_meant() {
+    for kind in [Kind::Yookassa, Kind::Mollie] {
+        let void = kind.word(Verdict::NotCharged);
+        let vendor = Vendor::start(
+            kind,
+            vec![
+                sale("p1", "order-1", void),
+                sale("p2", "order-2", kind.word(Verdict::Charged)),
+            ],
+        )
+        .await;
+        vendor.takes("test_51s3cret");
+        for order in ["order-1", "nobody"] {
+            let status = ask(&adapter(&vendor, "secret = \"test_51s3cret\""), order).await;
+            assert!(reason(&status).contains("test_mode = true"), "{status:?}");
+            let meant = adapter(&vendor, "secret = \"test_51s3cret\"\ntest_mode = true");
+            assert_eq!(ask(&meant, order).await.verdict, Verdict::NotCharged, "{kind:?}");
+        }
+        let status = ask(&adapter(&vendor, "secret = \"test_51s3cret\""), "order-2").await;
+        assert_eq!(status.verdict, Verdict::Charged, "{status:?}");
+    }
+}
+
+#[tokio::test]
 async fn mollie_is_read_back_to_the_first_attempt() {
     let kind = Kind::Mollie;
     let vendor = Vendor::start(kind, others(kind, (0..40).map(|i| i * 300))).await;

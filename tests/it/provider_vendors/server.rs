@@ -113,6 +113,7 @@ pub(super) struct State {
     /// From this request on, counted from 0.
     fault: Option<(usize, Fault)>,
     date: bool,
+    pub(super) secret: String,
 }
 
 impl Vendor {
@@ -126,6 +127,7 @@ impl Vendor {
             seen: Vec::new(),
             fault: None,
             date: true,
+            secret: SECRET.to_owned(),
         }));
         let shared = Arc::clone(&state);
         tokio::spawn(async move {
@@ -153,6 +155,11 @@ impl Vendor {
 
     pub(super) fn ignore_filters(&self) {
         self.change(|state| state.ignores_filters = true);
+    }
+
+    /// Takes this secret from now on, and no other.
+    pub(super) fn takes(&self, secret: &str) {
+        self.change(|state| secret.clone_into(&mut state.secret));
     }
 
     pub(super) fn without_date(&self) {
