@@ -46,10 +46,10 @@ pub mod connect;
 #[cfg(feature = "operate")]
 #[doc(hidden)]
 pub mod dev;
-#[cfg(feature = "http")]
-pub mod http;
 #[cfg(feature = "operate")]
 mod hex;
+#[cfg(feature = "http")]
+pub mod http;
 #[cfg(feature = "operate")]
 pub mod janitor;
 #[cfg(feature = "operate")]

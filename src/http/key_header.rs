@@ -71,7 +71,10 @@ mod tests {
     fn of(values: &[&str]) -> Header {
         let mut headers = HeaderMap::new();
         for value in values {
-            headers.append(KEY_HEADER, http::HeaderValue::from_bytes(value.as_bytes()).unwrap());
+            headers.append(
+                KEY_HEADER,
+                http::HeaderValue::from_bytes(value.as_bytes()).unwrap(),
+            );
         }
         read(&headers)
     }

@@ -38,7 +38,12 @@ pub(super) struct Problem {
 }
 
 impl Problem {
-    pub(super) fn new(kind: &'static str, status: StatusCode, title: &'static str, detail: impl Into<String>) -> Self {
+    pub(super) fn new(
+        kind: &'static str,
+        status: StatusCode,
+        title: &'static str,
+        detail: impl Into<String>,
+    ) -> Self {
         Self {
             kind,
             status,

@@ -52,7 +52,11 @@ impl Rules {
             return operation;
         }
         // Longer than the column may be: the digest tells operations apart as well.
-        format!("{} sha256:{}", parts.method, Fingerprint::of_bytes(target.as_bytes()).as_str())
+        format!(
+            "{} sha256:{}",
+            parts.method,
+            Fingerprint::of_bytes(target.as_bytes()).as_str()
+        )
     }
 
     /// JSON by its canonical form, so that another serializer makes no other request; anything else by its bytes.
@@ -65,7 +69,12 @@ impl Rules {
             .get(http::header::CONTENT_TYPE)
             .and_then(|value| value.to_str().ok())
             .is_some_and(|value| {
-                let essence = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+                let essence = value
+                    .split(';')
+                    .next()
+                    .unwrap_or_default()
+                    .trim()
+                    .to_ascii_lowercase();
                 essence == "application/json" || essence.ends_with("+json")
             });
         if is_json && !body.is_empty() {

@@ -140,7 +140,12 @@ where
     let body = read(body, layer.rules.max_request_bytes).await?;
     let invalid = |error: crate::error::Error| {
         let detail = format!("The body cannot be compared with a repeat's: {error}.");
-        Problem::new(problem::BODY_INVALID, StatusCode::BAD_REQUEST, "Body not readable", detail)
+        Problem::new(
+            problem::BODY_INVALID,
+            StatusCode::BAD_REQUEST,
+            "Body not readable",
+            detail,
+        )
     };
     let fingerprint = layer.rules.fingerprint(&parts, &body).map_err(invalid)?;
     let unavailable = |error: crate::error::Error| {
@@ -162,7 +167,11 @@ where
     Ok((reservation.map_err(unavailable)?, parts, body))
 }
 
-fn id<P>(layer: &IdempotencyLayer<P>, header: Header, parts: &http::request::Parts) -> Result<KeyId, Problem> {
+fn id<P>(
+    layer: &IdempotencyLayer<P>,
+    header: Header,
+    parts: &http::request::Parts,
+) -> Result<KeyId, Problem> {
     let bad = |kind, title, detail: String| Problem::new(kind, StatusCode::BAD_REQUEST, title, detail);
     let key = match header {
         Header::Key(key) => key,
@@ -197,28 +206,40 @@ where
     B::Error: Into<BodyError>,
 {
     let collected = Limited::new(body, limit).collect().await;
-    collected.map(http_body_util::Collected::to_bytes).map_err(|error| {
-        if error.is::<LengthLimitError>() {
-            let detail = format!("The body has more than {limit} bytes.");
-            Problem::new(
-                problem::BODY_TOO_LARGE,
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "Body too large",
-                detail,
-            )
-        } else {
-            let detail = "The body ended before it was complete.";
-            Problem::new(problem::BODY_INVALID, StatusCode::BAD_REQUEST, "Body not readable", detail)
-        }
-    })
+    collected
+        .map(http_body_util::Collected::to_bytes)
+        .map_err(|error| {
+            if error.is::<LengthLimitError>() {
+                let detail = format!("The body has more than {limit} bytes.");
+                Problem::new(
+                    problem::BODY_TOO_LARGE,
+                    StatusCode::PAYLOAD_TOO_LARGE,
+                    "Body too large",
+                    detail,
+                )
+            } else {
+                let detail = "The body ended before it was complete.";
+                Problem::new(
+                    problem::BODY_INVALID,
+                    StatusCode::BAD_REQUEST,
+                    "Body not readable",
+                    detail,
+                )
+            }
+        })
 }
 
 /// What a client gets that the handler is not needed for.
 fn answer<P, R: From<Bytes>>(layer: &IdempotencyLayer<P>, reservation: Reservation) -> Response<R> {
     let conflict = |detail: &str, wait| {
-        Problem::new(problem::IN_PROGRESS, StatusCode::CONFLICT, "Request in progress", detail)
-            .retry_after(wait)
-            .response()
+        Problem::new(
+            problem::IN_PROGRESS,
+            StatusCode::CONFLICT,
+            "Request in progress",
+            detail,
+        )
+        .retry_after(wait)
+        .response()
     };
     match reservation {
         Reservation::Replay(stored) => replay(layer, &stored),
@@ -231,7 +252,8 @@ fn answer<P, R: From<Bytes>>(layer: &IdempotencyLayer<P>, reservation: Reservati
                 Difference::Operation => "another method, path or query",
                 Difference::Body => "another body",
             };
-            let detail = format!("This idempotency key was used with {what}. Use a new key for a new request.");
+            let detail =
+                format!("This idempotency key was used with {what}. Use a new key for a new request.");
             Problem::new(
                 problem::MISMATCH,
                 StatusCode::UNPROCESSABLE_ENTITY,

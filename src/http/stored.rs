@@ -49,7 +49,10 @@ pub(super) fn respond<B: From<Bytes>>(stored: &Response) -> http::Response<B> {
     *response.status_mut() =
         StatusCode::from_u16(stored.status_code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     for (name, value) in stored.headers() {
-        let pair = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(value));
+        let pair = (
+            HeaderName::from_bytes(name.as_bytes()),
+            HeaderValue::from_str(value),
+        );
         if let (Ok(name), Ok(value)) = pair {
             response.headers_mut().append(name, value);
         }

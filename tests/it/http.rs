@@ -81,7 +81,10 @@ async fn pay(State(work): State<Arc<Work>>, attempt: Option<Extension<Attempt>>,
     let run = work.runs.fetch_add(1, Ordering::SeqCst) + 1;
     let json: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
     let what = json["do"].as_str().unwrap_or("charge");
-    let key = attempt.as_ref().map(|attempt| attempt.number()).unwrap_or_default();
+    let key = attempt
+        .as_ref()
+        .map(|attempt| attempt.number())
+        .unwrap_or_default();
     if what == "refuse" {
         return (axum::http::StatusCode::BAD_REQUEST, "no").into_response();
     }
@@ -161,7 +164,9 @@ impl Service {
         let body = response.text().await.unwrap();
         let json: serde_json::Value = serde_json::from_str(&body).unwrap_or_default();
         let kind = json["type"].as_str().unwrap_or_default();
-        let replayed = headers.iter().any(|(name, value)| name == "idempotent-replayed" && value == "true");
+        let replayed = headers
+            .iter()
+            .any(|(name, value)| name == "idempotent-replayed" && value == "true");
         Got {
             status,
             problem: kind.rsplit(':').next().unwrap_or_default().to_owned(),

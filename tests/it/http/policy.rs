@@ -1,6 +1,6 @@
 //! What clients get, and which answers are stored.
 
-use super::{fixture, service, layer};
+use super::{fixture, layer, service};
 use crate::protocol::{Table, open};
 use std::sync::Arc;
 
@@ -26,15 +26,22 @@ async fn two_at_once_a_retry_another_amount_another_client() {
     assert_eq!(second.header("content-type"), Some("application/problem+json"));
 
     // Another order of members is the same request.
-    let again = service.post("shop-1", Some("order-1"), r#"{"do":"wait","amount":4990}"#).await;
-    assert_eq!((again.status, again.replayed, &again.body), (201, true, &first.body));
+    let again = service
+        .post("shop-1", Some("order-1"), r#"{"do":"wait","amount":4990}"#)
+        .await;
+    assert_eq!(
+        (again.status, again.replayed, &again.body),
+        (201, true, &first.body)
+    );
     assert_eq!(again.header("location"), Some("/payments/1"));
     assert_eq!(again.header("content-type"), first.header("content-type"));
     let expires = again.header("idempotency-expires").unwrap();
     assert!(expires.ends_with(" GMT"), "{expires}");
     assert_eq!(first.header("idempotency-retention"), Some("86400"));
 
-    let other = service.post("shop-1", Some("order-1"), r#"{"amount": 1, "do": "wait"}"#).await;
+    let other = service
+        .post("shop-1", Some("order-1"), r#"{"amount": 1, "do": "wait"}"#)
+        .await;
     assert_eq!((other.status, other.problem.as_str()), (422, "mismatch"));
     let other = service.post_to("/refunds", "shop-1", Some("order-1"), slow).await;
     assert_eq!((other.status, other.problem.as_str()), (422, "mismatch"));
@@ -74,7 +81,10 @@ async fn definite_answers_are_stored_and_others_are_not() {
     // Unknown outcomes run again under the same provider key, as attempts of one operation.
     let attempts = "select attempt, last_error from idempotency where key = 'fail'";
     let row = table.db.client.query_one(attempts, &[]).await.unwrap();
-    assert_eq!((row.get::<_, i32>(0), row.get::<_, &str>(1)), (2, "the handler answered 502"));
+    assert_eq!(
+        (row.get::<_, i32>(0), row.get::<_, &str>(1)),
+        (2, "the handler answered 502")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -89,9 +99,16 @@ async fn what_is_no_key_never_reaches_the_handler() {
         ("", Some("k"), PAY, 401, "client-unknown"),
     ] {
         let got = service.post(client, key, body).await;
-        assert_eq!((got.status, got.problem.as_str()), (status, problem), "{key:?} {body}");
+        assert_eq!(
+            (got.status, got.problem.as_str()),
+            (status, problem),
+            "{key:?} {body}"
+        );
     }
-    let large = format!(r#"{{"a":"{}"}}"#, "x".repeat(idemctl::http::DEFAULT_MAX_REQUEST_BYTES));
+    let large = format!(
+        r#"{{"a":"{}"}}"#,
+        "x".repeat(idemctl::http::DEFAULT_MAX_REQUEST_BYTES)
+    );
     let got = service.post("shop-1", Some("k"), &large).await;
     assert_eq!((got.status, got.problem.as_str()), (413, "body-too-large"));
     let long = "k".repeat(256);
@@ -116,8 +133,12 @@ async fn an_optional_key_and_chosen_fields() {
         assert_eq!(service.post("shop-1", None, PAY).await.status, 201);
     }
     assert_eq!(service.runs(), 2, "without a key there is no protection");
-    let first = service.post("shop-1", Some("k"), r#"{"amount": 1, "at": "10:00"}"#).await;
-    let again = service.post("shop-1", Some("k"), r#"{"at": "10:01", "amount": 1}"#).await;
+    let first = service
+        .post("shop-1", Some("k"), r#"{"amount": 1, "at": "10:00"}"#)
+        .await;
+    let again = service
+        .post("shop-1", Some("k"), r#"{"at": "10:01", "amount": 1}"#)
+        .await;
     assert_eq!((again.replayed, &again.body), (true, &first.body));
     let query = "select concat_ws(' ', operation, provider, order_id) from idempotency";
     let row: String = table.db.client.query_one(query, &[]).await.unwrap().get(0);

@@ -26,7 +26,10 @@ async fn without_the_table_nothing_runs_and_no_answer_is_given_that_nobody_kept(
     });
     let service = service(layer).await;
     let got = service.post("shop-1", Some("k"), PAY).await;
-    assert_eq!((got.status, got.problem.as_str(), service.runs()), (503, "unavailable", 0));
+    assert_eq!(
+        (got.status, got.problem.as_str(), service.runs()),
+        (503, "unavailable", 0)
+    );
     assert_eq!(got.header("retry-after"), Some("1"));
     // It goes away while the handler works, and comes back: the answer is stored after all.
     away.store(false, Ordering::SeqCst);
@@ -89,7 +92,10 @@ async fn a_holder_that_lost_its_lease_answers_with_what_is_stored() {
         tokio::join!(other, release).0
     };
     let gate = async {
-        until("the late one was told", async || slow.work.gate.available_permits() == 0).await;
+        until("the late one was told", async || {
+            slow.work.gate.available_permits() == 0
+        })
+        .await;
     };
     let late = async {
         let got = late.await;
