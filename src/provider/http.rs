@@ -200,6 +200,36 @@ impl Provider for HttpProvider {
     }
 }
 
+/// Why an answer without a payment may not be the whole answer.
+fn doubt(answer: &Answer, document: &Value) -> Option<String> {
+    if answer.status.as_u16() != 200 {
+        return Some(format!(
+            "with HTTP {}, which is no whole answer",
+            answer.status.as_u16()
+        ));
+    }
+    if answer.html {
+        return Some("it calls itself HTML".to_owned());
+    }
+    let Value::Object(members) = document else {
+        return None;
+    };
+    let says_something = |value: &Value| match value {
+        Value::Null | Value::Bool(false) => false,
+        Value::Array(elements) => !elements.is_empty(),
+        Value::String(text) => !text.is_empty(),
+        Value::Object(members) => !members.is_empty(),
+        Value::Bool(true) | Value::Number(_) => true,
+    };
+    let telling = ["error", "errors", "has_more", "next", "next_cursor", "next_page"];
+    let member = telling
+        .into_iter()
+        .find(|name| members.get(*name).is_some_and(says_something))?;
+    Some(format!(
+        "beside it stands {member:?}: an error, or a list that goes on"
+    ))
+}
+
 impl Reading {
     fn find(&self, answer: &Answer, order_id: &str) -> Found {
         let code = answer.status.as_u16();
@@ -219,15 +249,17 @@ impl Reading {
             Err(error) => return Found::Unclear(format!("the answer cannot be read: {error}")),
         };
         let at = self.find.to_string();
+        let empty = |what: &str| match doubt(answer, &document) {
+            Some(doubt) => Found::Unclear(format!("{what}, but {doubt}")),
+            None => Found::Miss(what.to_owned()),
+        };
         match self.find.find(&document) {
             None if !self.absent_is_miss => Found::Unclear(format!(
                 "the answer has nothing at {at:?}: an error, or another form of answer than configured \
                  (absent_is_miss = true, if that means that there is no payment)"
             )),
-            None | Some(Value::Null) => Found::Miss(format!("nothing at {at:?}")),
-            Some(Value::Array(payments)) if payments.is_empty() => {
-                Found::Miss(format!("no payment at {at:?}"))
-            }
+            None | Some(Value::Null) => empty(&format!("nothing at {at:?}")),
+            Some(Value::Array(payments)) if payments.is_empty() => empty(&format!("no payment at {at:?}")),
             Some(Value::Array(payments)) => self.ours(payments, order_id),
             Some(payment @ Value::Object(_)) => self.ours(std::slice::from_ref(payment), order_id),
             Some(_) => Found::Unclear(format!(

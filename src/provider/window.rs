@@ -10,6 +10,7 @@ use std::time::Duration;
 use chrono::{DateTime, SecondsFormat, Utc};
 use tokio::time::Instant;
 
+use super::clock;
 use super::fetch::Trouble;
 use super::{LookUp, StatusQuery};
 use crate::fingerprint::json::Value;
@@ -91,8 +92,12 @@ impl Window {
     /// No bound: a list that the provider narrows by the order id itself, or the newest payments.
     pub(super) const OPEN: Self = Self { from: None };
 
-    /// Since `before` the first attempt, which was so long ago; `now` by the provider's clock.
-    fn of(first: Duration, before: Duration, now: DateTime<Utc>) -> Self {
+    /// Since `before` the first attempt, which was so long ago.
+    ///
+    /// The provider's clock counts, but an answer may come with a wrong `Date` (a cache, a gateway), and a window
+    /// that begins too late would miss the payment: the earlier one of `theirs` and `ours` is taken.
+    fn of(first: Duration, before: Duration, theirs: DateTime<Utc>, ours: DateTime<Utc>) -> Self {
+        let now = theirs.min(ours);
         let age = seconds(first.saturating_add(before));
         Self {
             from: Some(now.timestamp().saturating_sub(age)),
@@ -130,7 +135,7 @@ pub(super) async fn read(
     let (window, what, max_pages) = match (look_up, query.first_attempted_at_age) {
         (LookUp::Window { .. }, Some(first)) => match time(list, now, deadline).await {
             Ok(now) => {
-                let window = Window::of(first, before, now);
+                let window = Window::of(first, before, now, clock::ours());
                 (window, format!(", {window}"), MAX_PAGES)
             }
             Err(trouble) => {
@@ -307,7 +312,10 @@ mod tests {
             (Duration::ZERO, hours(24), 913_600),
             (Duration::ZERO, Duration::ZERO, 1_000_000),
         ] {
-            assert_eq!(Window::of(first, before, now).from, Some(from));
+            assert_eq!(Window::of(first, before, now, now).from, Some(from));
+            let later = now + chrono::TimeDelta::days(400);
+            assert_eq!(Window::of(first, before, later, now).from, Some(from));
+            assert_eq!(Window::of(first, before, now, later).from, Some(from));
         }
         assert_eq!(rfc3339(0), "1970-01-01T00:00:00Z");
     }

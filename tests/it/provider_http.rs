@@ -240,6 +240,17 @@ async fn what_is_no_answer_of_the_api_is_never_a_miss() {
         (Reply::json(200, "{\"data\":{}}"), "no status"),
         (Reply::json(200, "{\"data\":[[]]}"), "no status"),
         (Reply::json(204, ""), "cannot be read"),
+        (Reply::json(206, "{\"data\":[]}"), "HTTP 206"),
+        (
+            Reply::json(200, "{\"data\":null,\"errors\":[{\"message\":\"down\"}]}"),
+            "\"errors\"",
+        ),
+        (Reply::json(200, "{\"data\":[],\"error\":{\"a\":1}}"), "\"error\""),
+        (
+            Reply::json(200, "{\"data\":[],\"has_more\":true}"),
+            "\"has_more\"",
+        ),
+        (Reply::json(200, "{\"data\":[],\"next\":\"/x\"}"), "\"next\""),
         (Reply::json(400, "{\"data\":[]}"), "HTTP 400"),
         (Reply::json(422, "{\"data\":[]}"), "HTTP 422"),
         (Reply::json(401, "{\"data\":[]}"), "credentials, HTTP 401"),

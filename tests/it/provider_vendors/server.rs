@@ -12,10 +12,10 @@ use super::apis::Kind;
 pub(super) const SECRET: &str = "sk_vendor_51s3cret";
 
 /// The server's own time, which is not ours: windows are made of its `Date`.
-pub(super) const DATE: &str = "Thu, 02 Jan 2031 03:04:05 GMT";
+pub(super) const DATE: &str = "Sat, 02 Jan 2021 03:04:05 GMT";
 
 /// The same in seconds since 1970.
-pub(super) const NOW: i64 = 1_925_089_445;
+pub(super) const NOW: i64 = 1_609_556_645;
 
 /// One payment.
 #[derive(Clone)]

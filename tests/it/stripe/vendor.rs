@@ -9,10 +9,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 /// The server's own time, which is not ours: windows are made of its `Date`.
-const DATE: &str = "Thu, 02 Jan 2031 03:04:05 GMT";
+const DATE: &str = "Sat, 02 Jan 2021 03:04:05 GMT";
 
 /// The same in seconds since 1970.
-const NOW: i64 = 1_925_089_445;
+const NOW: i64 = 1_609_556_645;
 
 /// One payment intent.
 #[derive(Clone)]
