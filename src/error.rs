@@ -198,8 +198,8 @@ fn masked(text: &str) -> std::borrow::Cow<'_, str> {
 
 /// A service knows its own requests, and masking them is its own affair.
 #[cfg(not(feature = "operate"))]
-fn masked(text: &str) -> &str {
-    text
+fn masked(text: &str) -> std::borrow::Cow<'_, str> {
+    text.into()
 }
 
 /// An error and its causes in one line, without saying the same thing twice.
