@@ -313,17 +313,6 @@ fn charged() -> Reply {
 }
 
 #[tokio::test]
-async fn redirects_are_not_followed() {
-    let elsewhere = Server::start(vec![charged()]).await;
-    let location = vec![("location", format!("http://{}/", elsewhere.address))];
-    for code in [301, 302, 303, 307, 308] {
-        let status = one(Reply::Http(code, location.clone(), vec![]), "").await;
-        assert!(reason(&status).contains("redirect"), "{status:?}");
-    }
-    assert_eq!(elsewhere.requests(), Vec::<String>::new());
-}
-
-#[tokio::test]
 async fn hostile_order_ids_stay_in_their_place() {
     let server = Server::start(vec![charged()]).await;
     let in_path = adapter_at(

@@ -99,3 +99,14 @@ async fn nobody_there() {
     );
     assert!(!format!("{status:?}").contains("s3cret"), "{status:?}");
 }
+
+#[tokio::test]
+async fn redirects_are_not_followed() {
+    let elsewhere = Server::start(vec![charged()]).await;
+    let location = vec![("location", format!("http://{}/", elsewhere.address))];
+    for code in [301, 302, 303, 307, 308] {
+        let status = one(Reply::Http(code, location.clone(), vec![]), "").await;
+        assert!(reason(&status).contains("redirect"), "{status:?}");
+    }
+    assert_eq!(elsewhere.requests(), Vec::<String>::new());
+}
