@@ -158,7 +158,7 @@ pub(crate) async fn run(bench: &Bench) -> Result<()> {
             name,
             times,
             "stuck",
-            &format!("0, {client}, {PAGE}"),
+            &format!("0, {client}, '-infinity', '', '', {PAGE}"),
         )
         .await?;
     }
