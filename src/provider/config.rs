@@ -153,7 +153,7 @@ pub struct Verdicts {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResponseConfig {
-    /// HTTP status, 200 to 599.
+    /// HTTP status, 200 to 399 and one that has a body.
     pub status_code: u16,
     /// The JSON body. Strings may have places for values of the payment: `{/id}`.
     pub body: serde_json::Value,

@@ -21,11 +21,12 @@ impl ResponseTemplate {
         let Some(ResponseConfig { status_code, body }) = config else {
             return Ok(None);
         };
-        if !(200..=599).contains(status_code) {
+        // Of a charge: neither a refusal nor a status that has no body (RFC 9110, sections 15.3.5, 15.3.6 and 15.4.5).
+        if !(200..400).contains(status_code) || matches!(status_code, 204 | 205 | 304) {
             return Err(wrong(
                 name,
                 "response.status_code",
-                format!("is {status_code}; give 200 to 599"),
+                format!("is {status_code}; give 200 to 399, but not 204, 205 or 304"),
             ));
         }
         let body = Template::parse(body).map_err(|problem| wrong(name, "response.body", problem))?;

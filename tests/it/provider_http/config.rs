@@ -79,6 +79,14 @@ fn each_error_names_its_key() {
         ),
         ("headers = { A = { fiel = '/x' } }", "unknown field `fiel`"),
         (
+            "response = { status_code = 402, body = 1 }",
+            "providers.acme.response.status_code is 402",
+        ),
+        (
+            "response = { status_code = 204, body = 1 }",
+            "providers.acme.response.status_code is 204",
+        ),
+        (
             "response = { status_code = 42, body = 1 }",
             "providers.acme.response.status_code is 42",
         ),
