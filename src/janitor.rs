@@ -4,9 +4,12 @@
 //! SQL here, no signal handler, and nothing that decides about a row by the process's clock.
 
 pub mod clock;
+pub mod progress;
 mod reconcile;
 pub mod schedule;
 pub mod service;
+pub mod start;
+pub mod status;
 
 use std::fmt;
 use std::sync::Arc;

@@ -11,6 +11,7 @@ use chrono::{DateTime, Utc};
 use tokio::sync::watch;
 
 use super::clock::Clock;
+use super::progress::{MARGIN, Pulses, longest_open, longest_step};
 use super::reconcile::Memory;
 use super::schedule::Schedule;
 use super::{Config, Done, Job, Link};
@@ -66,8 +67,24 @@ pub async fn run(
     stop: &Stop,
     observe: &(impl Fn(Event<'_>) + Sync),
 ) -> Result<()> {
+    run_watched(config, clock, stop, observe, &Pulses::default()).await
+}
+
+/// The same, with signs of life: each loop gives one at every wake-up, exchange with the database, answer of a
+/// provider and new try, and says before each step how long that may take.
+pub async fn run_watched(
+    config: watch::Receiver<Arc<Config>>,
+    clock: &Clock,
+    stop: &Stop,
+    observe: &(impl Fn(Event<'_>) + Sync),
+    pulses: &Pulses,
+) -> Result<()> {
     config.borrow().check()?;
-    let job = |job| JobLoop::new(job, config.clone(), clock, stop, observe).run();
+    let job = |job| {
+        let mut work = JobLoop::new(job, config.clone(), clock, stop, observe);
+        work.memory.pulse = pulses.of(job).clone();
+        work.run()
+    };
     tokio::join!(job(Job::Purge), job(Job::Expired));
     Ok(())
 }
@@ -113,12 +130,11 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
             self.run_job(&config).await;
         }
         if let Some(link) = self.link.take() {
-            // Bounded by the connection itself; a hard stop does not even wait for that.
-            tokio::select! {
-                () = link.conn.close() => {}
-                () = self.stop.hard() => {}
-            }
+            // Bounded by the connection itself. After a hard stop, too: the server is being asked to stop the
+            // statement that was given up, and a process that ended now would leave it running there.
+            link.conn.close().await;
         }
+        self.memory.pulse.rest();
     }
 
     /// Waits for the job's next time; `false` when the configuration changed or a stop came first.
@@ -126,6 +142,7 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
         let Some(schedule) = config.schedule(self.job) else {
             // Not configured: until it is.
             self.link = None;
+            self.memory.pulse.rest();
             self.changed_or_stopped().await;
             return false;
         };
@@ -143,6 +160,7 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
                 return true;
             }
             let sleep = left.map_or(MAX_SLEEP, |left| left.min(MAX_SLEEP));
+            self.memory.pulse.expect_within(sleep + MARGIN);
             tokio::select! {
                 () = tokio::time::sleep(sleep) => {}
                 () = self.changed_or_stopped() => return false,
@@ -188,6 +206,7 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
                 }
             }
             pause = (pause * 2).min(BACKOFF.1);
+            self.memory.pulse.expect_within(wait + MARGIN);
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 // The reason may be a wrong address that was put right just now.
@@ -198,12 +217,16 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
 
     async fn try_job(&mut self, config: &Config) -> Result<Option<Done>> {
         if self.link.as_ref().is_none_or(|link| link.conn.is_closed()) {
-            self.link = Some(Link::open(config, self.stop).await?);
+            self.memory.pulse.expect_within(longest_open(&config.connection));
+            let mut link = Link::open(config, self.stop).await?;
+            link.conn.set_pulse(self.memory.pulse.clone());
+            self.link = Some(link);
         }
         let Some(link) = self.link.as_mut() else {
             return Ok(None);
         };
         self.since = Some(self.clock.now());
+        self.memory.pulse.expect_within(longest_step(config, self.job));
         (self.observe)(Event::Started { job: self.job });
         Ok(link.run(config, self.job, &mut self.memory, self.stop).await)
     }

@@ -1,6 +1,7 @@
 //! `[janitor]`: the daemon's jobs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use idemctl::connect;
 use idemctl::janitor::schedule::{self, Schedule};
@@ -14,6 +15,10 @@ use serde::Deserialize;
 use super::file::{Retention, Span};
 use crate::exit::{CliError, Result};
 
+/// Less than the 30 s that Kubernetes waits, and than systemd's `TimeoutStopSec=` in our unit.
+const DEFAULT_GRACE: Duration = Duration::from_secs(20);
+const MAX_GRACE: Duration = Duration::from_mins(10);
+
 /// The section.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -22,6 +27,8 @@ pub(crate) struct Janitor {
     timezone: String,
     /// Each run starts up to this much later, at random.
     jitter: Option<Span>,
+    /// How long what is under way may go on after SIGTERM.
+    grace: Option<Span>,
     pub(crate) purge: Purge,
     expired: Expired,
 }
@@ -66,6 +73,7 @@ impl Default for Janitor {
         Self {
             timezone: "UTC".to_owned(),
             jitter: None,
+            grace: None,
             purge: Purge::default(),
             expired: Expired::default(),
         }
@@ -132,6 +140,13 @@ impl Janitor {
         ] {
             Schedule::parse(line, zone).map_err(|error| wrong(key, error))?;
         }
+        if self.grace() > MAX_GRACE {
+            let problem = format!(
+                "is {}; at most 10 minutes are allowed",
+                super::show_duration(self.grace())
+            );
+            return Err(("janitor.grace".to_owned(), problem));
+        }
         if let Some(rps) = self.expired.rps
             && !RPS_RANGE.contains(&rps)
         {
@@ -173,6 +188,7 @@ impl Janitor {
                 "janitor.jitter",
                 super::show_duration(self.jitter.map_or_else(Default::default, |span| span.0)),
             ),
+            ("janitor.grace", super::show_duration(self.grace())),
             ("janitor.purge.schedule", self.purge.schedule.clone()),
             ("janitor.purge.batch_size", purge.batch_size.to_string()),
             (
@@ -203,6 +219,11 @@ impl Janitor {
                 self.expired.accept_double_charge.to_string(),
             ),
         ]
+    }
+
+    /// How long what is under way may go on after SIGTERM before it is given up and rolled back.
+    pub(crate) fn grace(&self) -> Duration {
+        self.grace.map_or(DEFAULT_GRACE, |span| span.0)
     }
 
     /// The daemon's configuration, checked.
