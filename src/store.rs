@@ -12,6 +12,8 @@ pub(crate) mod event;
 mod executor;
 #[cfg(feature = "operate")]
 pub(crate) mod expired;
+#[cfg(feature = "operate")]
+pub(crate) mod gauges;
 mod key_row;
 mod lease;
 #[cfg(feature = "operate")]
@@ -63,6 +65,8 @@ static STATEMENTS: &[&[Sql]] = &[
     purge_event::STATEMENTS,
     #[cfg(feature = "operate")]
     expired::STATEMENTS,
+    #[cfg(feature = "operate")]
+    gauges::STATEMENTS,
     #[cfg(feature = "operate")]
     run_event::STATEMENTS,
     #[cfg(feature = "operate")]

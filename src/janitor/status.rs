@@ -119,8 +119,10 @@ pub struct Counts {
     pub skipped: u64,
     /// Events that the purge deleted.
     pub events_deleted: u64,
-    /// Stuck rows, by what became of them.
-    pub rows: BTreeMap<&'static str, u64>,
+    /// Stuck rows, by what the policies `fail` and `release` made of them.
+    pub expired: BTreeMap<&'static str, u64>,
+    /// Stuck rows, by what the policy `reconcile` made of them: the labels of `idemctl_reconcile_total`.
+    pub reconciled: BTreeMap<&'static str, u64>,
 }
 
 impl Status {
@@ -218,16 +220,30 @@ impl Counts {
                 expired::Outcome::Error(_) => "error",
                 expired::Outcome::Unknown => "unknown",
             };
-            *self.rows.entry(what).or_default() += 1;
+            *self.expired.entry(what).or_default() += 1;
         }
     }
 
     fn add_reconcile(&mut self, report: &reconcile::Report) {
         for item in &report.items {
-            *self.rows.entry(item.outcome.metric()).or_default() += 1;
+            *self.reconciled.entry(item.outcome.metric()).or_default() += 1;
         }
     }
 }
+
+/// Everything that [`error_kind`] says.
+pub const ERROR_KINDS: [&str; 10] = [
+    "unreachable",
+    "deadline",
+    "read_only",
+    "time_limit",
+    "privilege",
+    "schema",
+    "configuration",
+    "inconsistent",
+    "database",
+    "other",
+];
 
 /// What sort of error it is, in a few words that do not change: for counting.
 pub fn error_kind(error: &Error) -> &'static str {
@@ -237,7 +253,6 @@ pub fn error_kind(error: &Error) -> &'static str {
         Error::Schema { .. } | Error::Migration { .. } => "schema",
         Error::Invalid { .. } | Error::Settings { .. } => "configuration",
         Error::Inconsistent { .. } => "inconsistent",
-        Error::Interrupted => "interrupted",
         Error::Database(_) => match error.sqlstate() {
             Some("25006") => "read_only",
             Some("57014" | "55P03") => "time_limit",
@@ -356,7 +371,7 @@ mod tests {
             (expired.succeeded, expired.runs[&Outcome::Partial]),
             (Some(at(61)), 1)
         );
-        assert_eq!(expired.counts.rows["error"], 1);
+        assert_eq!(expired.counts.expired["error"], 1);
         assert!(!status.to_string().contains("secret-client"), "{status}");
     }
 }

@@ -1,5 +1,6 @@
 //! `idemctl janitor` as a service: what the service manager is told, and how it ends.
 
+mod http;
 mod notify;
 
 use std::path::PathBuf;

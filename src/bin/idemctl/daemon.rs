@@ -1,8 +1,12 @@
 //! The janitor as a daemon: what the service manager, signals and logs see of it.
 
+mod http;
 mod log;
+mod metrics;
 mod notify;
+mod table;
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,6 +23,7 @@ use tokio::time::Instant;
 use crate::exit::{CliError, Exit, Result};
 use crate::lifecycle::Lifecycle;
 use notify::Notifier;
+use table::Table;
 
 /// How much longer than announced the next try to reach the database may come at the start: connecting itself
 /// takes its time, and several hosts do so one after the other.
@@ -31,6 +36,8 @@ const WATCH: Duration = Duration::from_secs(30);
 pub(crate) struct Options {
     /// How long what is under way may go on after SIGTERM; then it is given up and rolled back.
     pub(crate) grace: Duration,
+    /// Where to serve `/metrics`, `/healthz` and `/readyz`; `None`: nowhere.
+    pub(crate) listen: Option<SocketAddr>,
     /// Whether a service manager listens.
     pub(crate) notify: bool,
 }
@@ -42,8 +49,14 @@ pub(crate) async fn run(
     read_again: impl Fn() -> Result<Config>,
 ) -> Result<Exit> {
     let mut lifecycle = Lifecycle::install(true)?;
-    let daemon = Daemon::new(Notifier::new(options.notify));
-    let ended = daemon.serve(config, options, &mut lifecycle, read_again).await;
+    let (sender, receiver) = watch::channel(Arc::new(config));
+    let daemon = Arc::new(Daemon::new(Notifier::new(options.notify), receiver));
+    let server = match options.listen {
+        Some(address) => Some(http::serve(http::bind(address).await?, Arc::clone(&daemon))),
+        None => None,
+    };
+    let ended = daemon.serve(&sender, options, &mut lifecycle, read_again).await;
+    drop(server);
     daemon.notifier.close();
     ended?;
     match lifecycle.daemon_exit() {
@@ -59,6 +72,8 @@ struct Daemon {
     status: Mutex<Status>,
     pulses: Pulses,
     clock: Clock,
+    config: watch::Receiver<Arc<Config>>,
+    table: Table,
     notifier: Notifier,
     ready: AtomicBool,
     /// Why the last reload was refused.
@@ -68,12 +83,14 @@ struct Daemon {
 }
 
 impl Daemon {
-    fn new(notifier: Notifier) -> Self {
+    fn new(notifier: Notifier, config: watch::Receiver<Arc<Config>>) -> Self {
         let clock = Clock::system();
         Self {
             status: Mutex::new(Status::new(clock.now())),
             pulses: Pulses::default(),
             clock,
+            table: Table::new(config.clone()),
+            config,
             notifier,
             ready: AtomicBool::new(false),
             refused: Mutex::default(),
@@ -83,12 +100,12 @@ impl Daemon {
 
     async fn serve(
         &self,
-        config: Config,
+        sender: &watch::Sender<Arc<Config>>,
         options: &Options,
         lifecycle: &mut Lifecycle,
         read_again: impl Fn() -> Result<Config>,
     ) -> Result<()> {
-        let (sender, receiver) = watch::channel(Arc::new(config));
+        let receiver = sender.subscribe();
         let stop = lifecycle.stop.clone();
         tracing::info!("the janitor starts");
         let observe = |event: Event<'_>| self.observe(&event);
@@ -121,7 +138,7 @@ impl Daemon {
                     tracing::warn!(grace, "what is under way takes too long; it is given up and rolled back");
                     lifecycle.give_up();
                 }
-                Some(()) = lifecycle.reload.recv() => self.reload(&sender, read_again()),
+                Some(()) = lifecycle.reload.recv() => self.reload(sender, read_again()),
                 Some(()) = lifecycle.report.recv() => tracing::info!("status: {}", self.line()),
                 _ = watch.tick() => self.watch(),
             }
@@ -198,6 +215,42 @@ impl Daemon {
                     tracing::error!(%job, late_ms = late.as_millis(), "the loop makes no progress; the watchdog is not fed any more");
                 }
             }
+        }
+    }
+}
+
+impl http::Pages for Daemon {
+    async fn metrics(&self) -> Option<(String, &'static str)> {
+        let table = self.table.look().await;
+        let status = self.lock_status().clone();
+        let config = Arc::clone(&self.config.borrow());
+        let snapshot = metrics::Snapshot {
+            status: &status,
+            config: &config,
+            pulses: &self.pulses,
+            table: table.as_ref(),
+            now: self.clock.now(),
+        };
+        Some((metrics::text(&snapshot).ok()?, metrics::CONTENT_TYPE))
+    }
+
+    fn health(&self) -> Result<(), String> {
+        match self.pulses.overdue() {
+            None => Ok(()),
+            Some((job, late)) => Err(format!(
+                "the loop of {job} makes no progress; a sign of life is {} s overdue",
+                late.as_secs()
+            )),
+        }
+    }
+
+    async fn readiness(&self) -> Result<(), String> {
+        if !self.ready.load(Ordering::SeqCst) {
+            return Err("the database was not reached yet".to_owned());
+        }
+        match self.table.look().await {
+            Some(_) => Ok(()),
+            None => Err("the database does not answer".to_owned()),
         }
     }
 }

@@ -67,8 +67,7 @@ async fn ready_reloading_stopping() {
 #[tokio::test(flavor = "multi_thread")]
 async fn not_ready_while_the_database_is_away() {
     let f = fixture().await;
-    let target = Target::Unix(f.db.socket_dir.join(format!(".s.PGSQL.{}", f.db.port)));
-    let proxy = Proxy::start(target).await;
+    let proxy = Proxy::start(Target::Unix(f.db.socket())).await;
     proxy.refuse(true);
     let place = Place::new(QUIET);
     let url = format!(

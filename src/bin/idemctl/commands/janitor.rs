@@ -77,15 +77,20 @@ async fn daemon(
 ) -> Result<Exit> {
     let options = daemon::Options {
         grace: context.settings.config.janitor.grace(),
+        listen: context.settings.config.janitor.listen(),
         notify: context.settings.environment().get("NOTIFY_SOCKET").is_some(),
     };
-    daemon::run(config, &options, || reload(global)).await
+    daemon::run(config, &options, || reload(global, &options)).await
 }
 
 /// Flags and environment are those of the start; the file is read again.
-fn reload(global: &GlobalArgs) -> Result<Config> {
-    config(&Context::new(Settings::resolve(
-        global,
-        Environment::of_process(),
-    )?))
+fn reload(global: &GlobalArgs, started: &daemon::Options) -> Result<Config> {
+    let settings = Settings::resolve(global, Environment::of_process())?;
+    let janitor = &settings.config.janitor;
+    if (janitor.listen(), janitor.grace()) != (started.listen, started.grace) {
+        tracing::warn!(
+            "[janitor] listen and grace are those of the start; restart the daemon to change them"
+        );
+    }
+    config(&Context::new(settings))
 }

@@ -26,7 +26,7 @@ enum Message {
 /// The way to the service manager. Sending never waits: a manager that is slow to read must not hold up the work.
 pub(crate) struct Notifier {
     /// `None`: nobody listens.
-    sender: Option<mpsc::Sender<Message>>,
+    sender: Mutex<Option<mpsc::Sender<Message>>>,
     ended: Mutex<mpsc::Receiver<()>>,
     watchdog: Option<Duration>,
 }
@@ -54,7 +54,7 @@ impl Notifier {
             None => false,
         };
         Self {
-            sender: running.then_some(sender),
+            sender: Mutex::new(running.then_some(sender)),
             ended: Mutex::new(ended),
             watchdog: sd_notify::watchdog_enabled().filter(|_| running),
         }
@@ -97,20 +97,24 @@ impl Notifier {
     }
 
     fn tell(&self, message: Message) {
-        if let Some(sender) = &self.sender {
+        if let Some(sender) = &*lock(&self.sender) {
             // The thread ends only after the sender has gone.
             let _ = sender.send(message);
         }
     }
 
     /// Lets the last messages out.
-    pub(crate) fn close(mut self) {
-        if self.sender.take().is_some() {
+    pub(crate) fn close(&self) {
+        if lock(&self.sender).take().is_some() {
             // Whether they were sent or the manager does not read, the process ends now.
-            let ended = self.ended.into_inner().unwrap_or_else(PoisonError::into_inner);
-            let _ = ended.recv_timeout(FAREWELL);
+            let _ = lock(&self.ended).recv_timeout(FAREWELL);
         }
     }
+}
+
+fn lock<T>(value: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // Nothing in it is half-written.
+    value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A line of its own for `STATUS=`: a line break would begin another assignment.

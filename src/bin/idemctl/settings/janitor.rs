@@ -1,5 +1,6 @@
 //! `[janitor]`: the daemon's jobs.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +30,10 @@ pub(crate) struct Janitor {
     jitter: Option<Span>,
     /// How long what is under way may go on after SIGTERM.
     grace: Option<Span>,
+    /// Where to serve `/metrics`, `/healthz` and `/readyz`.
+    listen: Option<SocketAddr>,
+    /// Whether `listen` may be an address that other machines reach.
+    listen_public: bool,
     pub(crate) purge: Purge,
     expired: Expired,
 }
@@ -74,6 +79,8 @@ impl Default for Janitor {
             timezone: "UTC".to_owned(),
             jitter: None,
             grace: None,
+            listen: None,
+            listen_public: false,
             purge: Purge::default(),
             expired: Expired::default(),
         }
@@ -140,6 +147,17 @@ impl Janitor {
         ] {
             Schedule::parse(line, zone).map_err(|error| wrong(key, error))?;
         }
+        if let Some(address) = self.listen
+            && !self.listen_public
+            && !address.ip().to_canonical().is_loopback()
+        {
+            let problem = format!(
+                "is {address}, which other machines may reach, and nobody has to log in there; use a loopback \
+                 address (127.0.0.1:{}), or add `listen_public = true`",
+                address.port()
+            );
+            return Err(("janitor.listen".to_owned(), problem));
+        }
         if self.grace() > MAX_GRACE {
             let problem = format!(
                 "is {}; at most 10 minutes are allowed",
@@ -188,6 +206,11 @@ impl Janitor {
                 "janitor.jitter",
                 super::show_duration(self.jitter.map_or_else(Default::default, |span| span.0)),
             ),
+            (
+                "janitor.listen",
+                self.listen.map_or_else(none, |address| address.to_string()),
+            ),
+            ("janitor.listen_public", self.listen_public.to_string()),
             ("janitor.grace", super::show_duration(self.grace())),
             ("janitor.purge.schedule", self.purge.schedule.clone()),
             ("janitor.purge.batch_size", purge.batch_size.to_string()),
@@ -219,6 +242,11 @@ impl Janitor {
                 self.expired.accept_double_charge.to_string(),
             ),
         ]
+    }
+
+    /// Where to serve `/metrics`, `/healthz` and `/readyz`; `None`: nowhere.
+    pub(crate) fn listen(&self) -> Option<SocketAddr> {
+        self.listen
     }
 
     /// How long what is under way may go on after SIGTERM before it is given up and rolled back.
