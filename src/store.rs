@@ -40,9 +40,9 @@ use crate::error::{Error, Result};
 
 #[cfg(feature = "operate")]
 pub use event::Event;
+pub use executor::{Answer, Cached, Executor, Params, Statement};
 #[cfg(feature = "operate")]
 pub use job::JobRow;
-pub use executor::{Answer, Cached, Executor, Params, Statement};
 pub(crate) use lease::Mine;
 pub(crate) use reserve::{Claim, NewClaim, Seen, TakenOver, unknown_status};
 pub use shape::ResponseType;

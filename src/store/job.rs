@@ -139,9 +139,7 @@ impl Renewal {
 impl Store {
     /// The job's row; `None` when no janitor has seen the job yet.
     pub(crate) async fn job_look(&self, executor: &impl Executor, job: &str) -> Result<Option<JobRow>> {
-        let answer = executor
-            .run(self.statement(&JOB_LOOK), &[/* job */ &job])
-            .await?;
+        let answer = executor.run(self.statement(&JOB_LOOK), &[/* job */ &job]).await?;
         Ok(answer.rows.first().map(|row| JobRow {
             holder: row.get("holder"),
             token: row.get("token"),
@@ -164,7 +162,12 @@ impl Store {
     }
 
     /// Takes the job; `false`: somebody has it or took it since it was read, and nothing was changed.
-    pub(crate) async fn job_take(&self, executor: &impl Executor, job: &str, run: &NewRun<'_>) -> Result<bool> {
+    pub(crate) async fn job_take(
+        &self,
+        executor: &impl Executor,
+        job: &str,
+        run: &NewRun<'_>,
+    ) -> Result<bool> {
         let statement = self.statement(&JOB_TAKE);
         let holder = self.encodable(run.holder);
         let params: [&(dyn tokio_postgres::types::ToSql + Sync); 6] = [

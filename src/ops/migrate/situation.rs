@@ -226,7 +226,11 @@ impl Situation {
                 _ => {}
             }
         }
-        for (version, name) in [(2, "idempotency"), (3, "idempotency_event"), (6, "idempotency_job")] {
+        for (version, name) in [
+            (2, "idempotency"),
+            (3, "idempotency_event"),
+            (6, "idempotency_job"),
+        ] {
             let recorded = self.applied.iter().any(|applied| applied.version == version);
             if recorded && self.relation(name).is_none() {
                 return refusal(format!(
