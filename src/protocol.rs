@@ -27,7 +27,7 @@ mod held;
 mod keep_alive;
 mod lease;
 mod metrics;
-mod owner;
+pub(crate) mod owner;
 mod request;
 mod reservation;
 mod reserve;
