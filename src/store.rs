@@ -14,6 +14,8 @@ mod executor;
 pub(crate) mod expired;
 #[cfg(feature = "operate")]
 pub(crate) mod gauges;
+#[cfg(feature = "operate")]
+pub(crate) mod job;
 mod key_row;
 mod lease;
 #[cfg(feature = "operate")]
@@ -40,7 +42,9 @@ use crate::error::{Error, Result};
 
 #[cfg(feature = "operate")]
 pub use event::Event;
-pub use executor::{Answer, Cached, Executor, Params, Statement};
+pub use executor::{Answer, Cached, Executor, Params, Pooled, Statement};
+#[cfg(feature = "operate")]
+pub use job::JobRow;
 pub(crate) use lease::Mine;
 pub(crate) use reserve::{Claim, NewClaim, Seen, TakenOver, unknown_status};
 pub use shape::ResponseType;
@@ -71,6 +75,8 @@ static STATEMENTS: &[&[Sql]] = &[
     run_event::STATEMENTS,
     #[cfg(feature = "operate")]
     approval::STATEMENTS,
+    #[cfg(feature = "operate")]
+    job::STATEMENTS,
     #[cfg(feature = "operate")]
     session::STATEMENTS,
     #[cfg(feature = "operate")]

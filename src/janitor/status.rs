@@ -26,6 +26,10 @@ pub struct JobStatus {
     pub next: Option<DateTime<Utc>>,
     /// When the run that is under way started.
     pub running: Option<DateTime<Utc>>,
+    /// Who runs it, where that is somebody else; as it stands in the database, perhaps with control characters.
+    pub held_by: Option<String>,
+    /// Whether this process ran the job last, as far as it knows; `None`: it knows of no run.
+    pub ours: Option<bool>,
     /// The last run that ended.
     pub last: Option<Run>,
     /// When a run last came to its end, single rows that were left alone notwithstanding.
@@ -143,8 +147,19 @@ impl Status {
     /// Takes in what the loop tells.
     pub fn note(&mut self, event: &Event<'_>, now: DateTime<Utc>) {
         match event {
-            Event::Scheduled { job, at } => self.at(*job).next = Some(*at),
-            Event::Started { job } => self.at(*job).running = Some(now),
+            Event::Scheduled { job, at } => {
+                let status = self.at(*job);
+                (status.next, status.held_by) = (Some(*at), None);
+            }
+            Event::Held { job, by, .. } => {
+                let status = self.at(*job);
+                (status.held_by, status.ours) = (Some((*by).to_owned()), Some(false));
+            }
+            Event::Lost { job, .. } => self.at(*job).ours = Some(false),
+            Event::Started { job } => {
+                let status = self.at(*job);
+                (status.running, status.held_by, status.ours) = (Some(now), None, Some(true));
+            }
             Event::Finished { done } => self.at(done.job()).finished(done, now),
             Event::NotRun { job, cause, again_in } => {
                 let status = self.at(*job);
@@ -289,6 +304,9 @@ impl fmt::Display for JobStatus {
                 write!(f, ", trying again in {:.1} s", wait.as_secs_f64())?;
             }
             f.write_str(", ")?;
+        }
+        if let Some(by) = &self.held_by {
+            write!(f, "run by {}, ", by.escape_debug())?;
         }
         match (&self.running, &self.last) {
             (Some(since), _) => write!(f, "running since {}", time(*since))?,

@@ -7,17 +7,31 @@ use crate::error::Result;
 use crate::ops::purge::Retention;
 use crate::store::Store;
 use crate::store::purge::Ttl;
+use crate::time::Timestamp;
 
 /// Where every count ends.
 pub const CAP: u64 = 10_000;
 
 /// What the gauges mean.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// How long after the lease's end a row counts as stuck.
     pub older_than: Duration,
     /// After which time rows are due for the purge.
     pub retention: Retention,
+    /// Names of the janitor's jobs whose last success is asked for.
+    pub jobs: Vec<&'static str>,
+}
+
+/// When a job last came to its end, whoever ran it; by the database's clock.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JobGauges {
+    /// Its name.
+    pub job: &'static str,
+    /// When; seconds since 1970. `None`: never yet.
+    pub last_success: Option<f64>,
+    /// How many seconds ago; where there was none yet, since a janitor first saw the job.
+    pub since_success: f64,
 }
 
 /// A count that ends at [`CAP`].
@@ -58,9 +72,11 @@ pub struct Gauges {
     pub recent: [(&'static str, u64); 5],
     /// The planner's estimate of all rows; `None` where the table was never analyzed.
     pub estimate: Option<f64>,
+    /// The jobs that a janitor has seen.
+    pub jobs: Vec<JobGauges>,
 }
 
-/// Reads the gauges: five short questions.
+/// Reads the gauges: five short questions, and one for each job.
 pub async fn read(conn: &Connection, store: &Store, request: &Request) -> Result<Gauges> {
     let limit = i64::try_from(CAP + 1).unwrap_or(i64::MAX);
     let expired = store.gauges_expired(conn, request.older_than, limit).await?;
@@ -70,6 +86,18 @@ pub async fn read(conn: &Connection, store: &Store, request: &Request) -> Result
     let recent = store
         .gauges_recent(conn, i64::try_from(CAP).unwrap_or(i64::MAX))
         .await?;
+    let mut jobs = Vec::new();
+    for job in &request.jobs {
+        if let Some(row) = store.job_look(conn, job).await? {
+            let seconds = |at: Timestamp| micros_as_seconds(at.to_micros());
+            let last = row.last_success_at.unwrap_or(row.known_since);
+            jobs.push(JobGauges {
+                job,
+                last_success: row.last_success_at.map(seconds),
+                since_success: micros_as_seconds(row.now.to_micros().saturating_sub(last.to_micros())),
+            });
+        }
+    }
     let known = recent.in_progress + recent.expired + recent.done + recent.failed;
     Ok(Gauges {
         in_progress: Count::new(live),
@@ -93,5 +121,14 @@ pub async fn read(conn: &Connection, store: &Store, request: &Request) -> Result
             ("unknown", recent.all.saturating_sub(known)),
         ],
         estimate: store.gauges_estimate(conn).await?,
+        jobs,
     })
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a double holds microseconds exactly for 285 years"
+)]
+fn micros_as_seconds(micros: i64) -> f64 {
+    micros as f64 / 1e6
 }

@@ -25,6 +25,10 @@ pub(super) fn event(event: &Event<'_>) {
     match event {
         Event::Scheduled { job, at } => tracing::info!(%job, at = %at.to_rfc3339(), "next run"),
         Event::Started { job } => tracing::debug!(%job, "run starts"),
+        Event::Held { job, by, until } => {
+            tracing::info!(%job, by = %by.escape_debug(), %until, "somebody else runs it");
+        }
+        Event::Lost { job, how } => tracing::warn!(%job, "the run stopped, since the job was lost: {how}"),
         Event::Finished { done } => {
             let job = done.job();
             if done.cause().is_some() {

@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use idemctl::janitor::progress::Pulses;
 use idemctl::janitor::status::{ERROR_KINDS, JobStatus, Outcome, Status};
 use idemctl::janitor::{Config, Job};
-use idemctl::ops::gauges::{Count, Gauges};
+use idemctl::ops::gauges::{Count, Gauges, JobGauges};
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -100,19 +100,9 @@ impl Page {
             labelled.flatten().collect()
         };
         self.gauges(
-            "janitor_last_success_timestamp_seconds",
-            "When a run last came to its end; absent if none did since the start",
-            each(&|job| status(job).succeeded.map(seconds)),
-        );
-        self.gauges(
             "janitor_next_run_timestamp_seconds",
             "When the next run is planned",
             each(&|job| status(job).next.map(seconds)),
-        );
-        self.gauges(
-            "janitor_watched_since_timestamp_seconds",
-            "Since when this process has had the job",
-            each(&|_| Some(seconds(snapshot.status.since))),
         );
         self.gauges(
             "janitor_interval_seconds",
@@ -123,6 +113,11 @@ impl Page {
             "janitor_running",
             "Whether a run is under way",
             each(&|job| Some(truth(status(job).running.is_some()))),
+        );
+        self.gauges(
+            "janitor_leader",
+            "Whether this process ran the job last, as far as it knows: 0 where another one did; absent before any run",
+            each(&|job| status(job).ours.map(truth)),
         );
         self.gauges(
             "janitor_trouble",
@@ -248,6 +243,23 @@ impl Page {
             "purge_backlog_oldest_seconds",
             "Time since the oldest of them became due; absent if none is",
             table.backlog_oldest_seconds,
+        );
+        let by_job = |value: fn(&JobGauges) -> Option<f64>| {
+            let labelled = table
+                .jobs
+                .iter()
+                .map(move |job| Some((vec![("janitor_job", job.job)], value(job)?)));
+            labelled.flatten().collect::<Vec<_>>()
+        };
+        self.gauges(
+            "janitor_last_success_timestamp_seconds",
+            "When a run last came to its end, whichever process made it; absent if none ever did",
+            by_job(|job| job.last_success),
+        );
+        self.gauges(
+            "janitor_since_success_seconds",
+            "Time since then; since a janitor first saw the job if none ever did",
+            by_job(|job| Some(job.since_success)),
         );
         self.gauges(
             "recent_keys",

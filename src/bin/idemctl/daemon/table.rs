@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use idemctl::connect::{Connection, Settings};
 use idemctl::error::{Error, Result};
-use idemctl::janitor::Config;
+use idemctl::janitor::{Config, Job};
 use idemctl::ops::expired::{Policy, Request as Expired};
 use idemctl::ops::gauges::{self, Gauges};
 use idemctl::ops::{actor::Actor, purge};
@@ -121,5 +121,10 @@ fn request(config: &Config) -> gauges::Request {
     gauges::Request {
         older_than: expired.unwrap_or_else(|| Expired::new(Policy::Report, Actor::default()).older_than),
         retention: retention.unwrap_or_else(purge::Retention::default),
+        jobs: Job::ALL
+            .into_iter()
+            .filter(|job| config.schedule(*job).is_some())
+            .map(Job::as_str)
+            .collect(),
     }
 }
