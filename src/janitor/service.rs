@@ -68,7 +68,7 @@ pub async fn run_watched(
     let job = |job| {
         let mut work = JobLoop::new(job, config.clone(), clock, stop, observe);
         work.memory.pulse = pulses.of(job).clone();
-        work.run()
+        Box::pin(work.run())
     };
     tokio::join!(job(Job::Purge), job(Job::Expired));
     Ok(())
