@@ -3,6 +3,7 @@
 mod ending;
 mod http;
 mod logs;
+mod monitoring;
 mod notify;
 mod trouble;
 
