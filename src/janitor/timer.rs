@@ -6,6 +6,13 @@ use chrono::{DateTime, Utc};
 
 use super::schedule::Schedule;
 
+/// From when the times are counted once a wait is over: `since` by the job's row as it is now, `before` as it was
+/// before the wait, where nobody ran the job meanwhile. The time that was waited for then stands, even if the process's
+/// clock was set meanwhile.
+pub(super) fn counted_from(since: DateTime<Utc>, before: Option<DateTime<Utc>>) -> DateTime<Utc> {
+    before.map_or(since, |before| before.min(since))
+}
+
 /// Counts down to the first scheduled time after another one, plus jitter.
 pub(super) struct Timer {
     pub(super) at: Option<DateTime<Utc>>,
