@@ -214,14 +214,16 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
         };
         self.watched = None;
         let mut timer = Timer::new(schedule, since, config.jitter);
-        if let Some(at) = timer.at {
-            (self.observe)(Event::Scheduled { job: self.job, at });
-        }
+        let mut told = false;
         loop {
             let left = timer.left(schedule, self.clock.now());
             if left.is_some_and(|left| left.is_zero()) {
                 return true;
             }
+            if let (Some(at), false) = (timer.at, told) {
+                (self.observe)(Event::Scheduled { job: self.job, at });
+            }
+            told = true;
             let sleep = left.map_or(MAX_SLEEP, |left| left.min(MAX_SLEEP));
             tokio::select! {
                 () = tokio::time::sleep(sleep) => {}
