@@ -32,6 +32,7 @@ mod request;
 mod reservation;
 mod reserve;
 mod same_database;
+mod single_flight;
 mod wait;
 
 use std::sync::Arc;
@@ -43,9 +44,11 @@ use crate::store::{Executor, Store};
 
 pub use keep_alive::KeepAlive;
 pub use lease::{Abandoned, Lease};
+pub use metrics::describe_metrics;
 pub use request::{OnExpired, Request};
 pub use reservation::{Busy, Difference, ExpiredLease, Replay, Reservation};
 pub use same_database::{TransactionClaim, TransactionReservation};
+pub use single_flight::SingleFlight;
 pub use wait::WaitLimit;
 
 /// Shortest lease: 1 second.

@@ -40,7 +40,7 @@ use crate::error::{Error, Result};
 
 #[cfg(feature = "operate")]
 pub use event::Event;
-pub use executor::{Answer, Cached, Executor, Params, Statement};
+pub use executor::{Answer, Cached, Executor, Params, Pooled, Statement};
 #[cfg(feature = "operate")]
 pub use job::JobRow;
 pub(crate) use lease::Mine;

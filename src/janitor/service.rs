@@ -48,7 +48,7 @@ pub async fn run(
     observe: &(impl Fn(Event<'_>) + Sync),
 ) -> Result<()> {
     config.borrow().check()?;
-    let job = |job| JobLoop::new(job, config.clone(), clock, stop, observe).run();
+    let job = |job| Box::pin(JobLoop::new(job, config.clone(), clock, stop, observe).run());
     tokio::join!(job(Job::Purge), job(Job::Expired));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Crontab lines against croniter (PyPI), another reading of the same words: the next 14 runs of each line in four
+//! Crontab lines against croniter (`PyPI`), another reading of the same words: the next 14 runs of each line in four
 //! zones, from an ordinary day and across both changes of the clocks.
 
 use chrono::{DateTime, Utc};
