@@ -16,12 +16,12 @@ pub(super) fn counted_from(since: DateTime<Utc>, before: Option<DateTime<Utc>>) 
 /// Counts down to the first scheduled time after another one, plus jitter.
 pub(super) struct Timer {
     pub(super) at: Option<DateTime<Utc>>,
-    jitter: Duration,
+    /// How much later than that.
+    pub(super) jitter: Duration,
 }
 
 impl Timer {
     pub(super) fn new(schedule: &Schedule, since: DateTime<Utc>, jitter: Duration) -> Self {
-        let jitter = jitter.mul_f64(fastrand::f64());
         Self {
             at: schedule.next_after(since),
             jitter,
@@ -136,9 +136,13 @@ mod tests {
                 let Due::After(since) = Due::new(&row, Job::Purge, clock, None) else {
                     panic!("nobody holds it")
                 };
-                let (timer, token, before) = daemon
-                    .waits
-                    .get_or_insert_with(|| (Timer::new(&schedule, since, jitter), row.token, since));
+                let (timer, token, before) = daemon.waits.get_or_insert_with(|| {
+                    (
+                        Timer::new(&schedule, since, jitter.mul_f64(fastrand::f64())),
+                        row.token,
+                        since,
+                    )
+                });
                 if timer.left(&schedule, clock) != Some(Duration::ZERO) {
                     continue;
                 }

@@ -92,8 +92,7 @@ impl<O: Fn(Event<'_>) + Sync> JobLoop<'_, O> {
             Due::Held(_) => return Ok(None),
             Due::Ours | Due::Now => None,
             Due::After(since) => {
-                let before = self.seen.filter(|(token, _)| *token == row.token);
-                let since = timer::counted_from(since, before.map(|(_, before)| before));
+                let since = timer::counted_from(since, self.before(&row));
                 match schedule.next_after(self.counted_from(since)) {
                     Some(at) if at <= now => Timestamp::from_utc(at),
                     // Somebody else was there before us.

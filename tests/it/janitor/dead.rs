@@ -148,6 +148,22 @@ async fn a_dead_holders_run_is_finished_when_its_term_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_is_begun_and_dies_while_others_wait_for_their_time_is_seen() {
+    let f = fixture().await;
+    f.done(10, 48).await;
+    let (clock, _) = clock();
+    let mut janitor = Running::start(config(f.db.settings(), Some("0 0 1 1 *"), None), clock);
+    janitor.wait_for("scheduled purge 2027-01-01").await;
+    drop(take(&f).await);
+    // It looks every half minute.
+    janitor.wait_for("held purge by").await;
+    assert_eq!(janitor.count("scheduled"), 1, "the same time is told once");
+    f.execute("update idempotency_job set held_until = now()").await;
+    janitor.wait_for("finished purge deleted 10 rows").await;
+    janitor.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_that_is_stopped_hands_its_run_on() {
     let f = fixture().await;
     f.done(400, 48).await;
