@@ -44,6 +44,8 @@ impl Timer {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use chrono::TimeDelta;
     use uuid::Uuid;
 
@@ -118,7 +120,7 @@ mod tests {
             error: TimeDelta::milliseconds(error),
             waits: None,
         });
-        let mut runs = Vec::new();
+        let (mut runs, mut served) = (Vec::new(), HashSet::new());
         for second in (0..86_400).step_by(5) {
             if away.contains(&second) {
                 for daemon in &mut daemons {
@@ -151,6 +153,7 @@ mod tests {
                 if let Some(at) = schedule.next_after(since).filter(|at| *at <= clock) {
                     (row.last_started_at, row.last_scheduled_at) = (Some(row.now), Some(stamp(at)));
                     row.token = Some(Uuid::from_u128(u128::from(now.timestamp().unsigned_abs())));
+                    assert!(served.insert(at), "{at} is served twice");
                     runs.push(now);
                 }
             }
@@ -170,7 +173,8 @@ mod tests {
             let runs = day("*/10 * * * *", errors, Duration::ZERO, 0..0);
             // The first at 00:10; the day's end at 00:00:29 sees the next midnight.
             assert!((143..=145).contains(&runs.len()), "{errors:?}: {}", runs.len());
-            for pair in runs.windows(2) {
+            // (The first time of a job that is new depends on who looks first.)
+            for pair in runs[1..].windows(2) {
                 let apart = (pair[1] - pair[0]).num_seconds();
                 assert!((240..=840).contains(&apart), "{errors:?}: {pair:?}");
             }
