@@ -1,0 +1,5 @@
+//! The units of `systemd/`, under a real systemd that `tests/systemd/boot` boots in namespaces of its own.
+
+mod boot;
+mod timer;
+mod units;
