@@ -90,7 +90,7 @@ async fn no_key_is_missing() {
         assert_eq!(output.code, 2, "{}", output.transcript());
         let (_, list) = output
             .stderr
-            .split_once("expected one of ")
+            .split_once("`, expected ")
             .unwrap_or_else(|| panic!("{section}: {}", output.stderr));
         let list = list.lines().next().unwrap_or_default();
         for key in list.split('`').skip(1).step_by(2) {
