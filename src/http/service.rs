@@ -22,10 +22,13 @@ use super::rules::Requirement;
 use super::settle::{Ended, Settler};
 use super::{EXPIRES_HEADER, REPLAYED_HEADER, stored};
 use crate::key::{KeyId, check_name};
-use crate::protocol::{Difference, Lease, Replay, Reservation};
+use crate::protocol::{self, Difference, Lease, Replay, Reservation};
 
 /// Why a body could not be read.
 type BodyError = Box<dyn std::error::Error + Send + Sync>;
+
+/// How often a claim is told again over a new connection when the one that it was told over broke.
+const RECLAIMS: u32 = 2;
 
 /// What [`IdempotencyLayer`] makes of a service.
 #[derive(Debug)]
@@ -76,12 +79,12 @@ where
         let mut inner = std::mem::replace(&mut self.inner, clone);
         let layer = self.layer.clone();
         Box::pin(async move {
-            match claim(&layer, request).await {
-                Claimed::Unprotected(request) => inner.call(request).await,
-                Claimed::Answered(response) => Ok(response),
-                Claimed::Work(lease, request) => {
-                    // In a task of its own: a client that goes away does not stop it half-way.
-                    let work = tokio::spawn(work(inner, layer, lease, request));
+            match prepare(&layer, request).await {
+                Prepared::Unprotected(request) => inner.call(request).await,
+                Prepared::Refused(problem) => Ok(problem.response()),
+                Prepared::Ready(wish, request) => {
+                    // In a task of its own: a client that goes away stops neither the claim nor the work half-way.
+                    let work = tokio::spawn(run(inner, layer, wish, request));
                     // The task catches panics; it is only lost when the runtime shuts down.
                     work.await
                         .unwrap_or_else(|_| Ok(problem::outcome_unknown().response()))
@@ -91,52 +94,103 @@ where
     }
 }
 
-/// What becomes of a request before the handler.
-enum Claimed<B, R> {
+/// What becomes of a request before anything is claimed.
+enum Prepared<B> {
     /// It is none of ours.
     Unprotected(Request<B>),
-    /// The handler is not needed.
-    Answered(Response<R>),
-    Work(Lease, Request<B>),
+    /// What is wrong with it.
+    Refused(Problem),
+    /// What to claim for it.
+    Ready(Box<protocol::Request>, Request<B>),
 }
 
-async fn claim<P, B, R>(layer: &IdempotencyLayer<P>, request: Request<B>) -> Claimed<B, R>
+async fn prepare<P, B>(layer: &IdempotencyLayer<P>, request: Request<B>) -> Prepared<B>
 where
     P: Connections,
     B: Body + From<Bytes>,
     B::Error: Into<BodyError>,
-    R: From<Bytes>,
 {
     if !layer.rules.methods.contains(request.method()) {
-        return Claimed::Unprotected(request);
+        return Prepared::Unprotected(request);
     }
     let header = key_header::read(request.headers());
     if header == Header::Absent && layer.rules.requirement == Requirement::Optional {
-        return Claimed::Unprotected(request);
+        return Prepared::Unprotected(request);
     }
     let (parts, body) = request.into_parts();
-    match reserve(layer, header, parts, body).await {
-        Ok((Reservation::Acquired(lease), parts, body)) => {
-            Claimed::Work(lease, Request::from_parts(parts, B::from(body)))
-        }
-        Ok((other, ..)) => Claimed::Answered(answer(layer, other)),
-        Err(problem) => Claimed::Answered(problem.response()),
+    match wish(layer, header, &parts, body).await {
+        Ok((wish, body)) => Prepared::Ready(Box::new(wish), Request::from_parts(parts, B::from(body))),
+        Err(problem) => Prepared::Refused(problem),
     }
 }
 
-/// Claims the key of a request; or what is wrong with the request.
-async fn reserve<P, B>(
+/// Claims, and works if the key was acquired.
+async fn run<S, P, B, R>(
+    inner: S,
+    layer: IdempotencyLayer<P>,
+    wish: Box<protocol::Request>,
+    request: Request<B>,
+) -> Result<Response<R>, S::Error>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    P: Connections,
+    R: Body + From<Bytes>,
+    R::Error: Into<BodyError>,
+{
+    match reserve(&layer, &wish).await {
+        Ok(Reservation::Acquired(lease)) => work(inner, layer, lease, request).await,
+        Ok(other) => Ok(answer(&layer, other)),
+        Err(error) => Ok(unavailable(&error).response()),
+    }
+}
+
+/// A connection that broke leaves open whether the claim was committed: the same wish, told again, knows its own.
+async fn reserve<P: Connections>(
+    layer: &IdempotencyLayer<P>,
+    wish: &protocol::Request,
+) -> crate::error::Result<Reservation> {
+    let mut result = match &layer.rules.single_flight {
+        Some(flight) => flight.reserve(&layer.keys, &layer.executor, wish).await,
+        None => layer.keys.reserve(&layer.executor, wish).await,
+    };
+    for _ in 0..RECLAIMS {
+        match &result {
+            Err(error) if error.needs_reconnect() => {
+                tracing::warn!(%error, id = %wish.id(), "the connection broke over a claim; asking again");
+                tokio::time::sleep(Duration::from_millis(fastrand::u64(20..100))).await;
+                result = layer.keys.reserve(&layer.executor, wish).await;
+            }
+            _ => break,
+        }
+    }
+    result
+}
+
+fn unavailable(error: &crate::error::Error) -> Problem {
+    tracing::error!(%error, "a key could not be claimed; the request is refused");
+    let detail = "Nothing was done. Repeat the request with the same idempotency key.";
+    Problem::new(
+        problem::UNAVAILABLE,
+        StatusCode::SERVICE_UNAVAILABLE,
+        "Temporarily unavailable",
+        detail,
+    )
+    .retry_after(Duration::from_secs(1))
+}
+
+/// What to claim for a request; or what is wrong with it.
+async fn wish<P, B>(
     layer: &IdempotencyLayer<P>,
     header: Header,
-    parts: http::request::Parts,
+    parts: &http::request::Parts,
     body: B,
-) -> Result<(Reservation, http::request::Parts, Bytes), Problem>
+) -> Result<(protocol::Request, Bytes), Problem>
 where
     P: Connections,
     B: Body,
     B::Error: Into<BodyError>,
 {
-    let id = id(layer, header, &parts)?;
+    let id = id(layer, header, parts)?;
     let body = read(body, layer.rules.max_request_bytes).await?;
     let invalid = |error: crate::error::Error| {
         let detail = format!("The body cannot be compared with a repeat's: {error}.");
@@ -147,24 +201,9 @@ where
             detail,
         )
     };
-    let fingerprint = layer.rules.fingerprint(&parts, &body).map_err(invalid)?;
-    let unavailable = |error: crate::error::Error| {
-        tracing::error!(%error, "a key could not be claimed; the request is refused");
-        let detail = "Nothing was done. Repeat the request with the same idempotency key.";
-        Problem::new(
-            problem::UNAVAILABLE,
-            StatusCode::SERVICE_UNAVAILABLE,
-            "Temporarily unavailable",
-            detail,
-        )
-        .retry_after(Duration::from_secs(1))
-    };
-    let request = layer
-        .rules
-        .request(&parts, id, fingerprint)
-        .map_err(unavailable)?;
-    let reservation = layer.keys.reserve(&layer.executor, &request).await;
-    Ok((reservation.map_err(unavailable)?, parts, body))
+    let fingerprint = layer.rules.fingerprint(parts, &body).map_err(invalid)?;
+    let request = layer.rules.request(parts, id, fingerprint);
+    Ok((request.map_err(|error| unavailable(&error))?, body))
 }
 
 fn id<P>(
