@@ -13,6 +13,8 @@ mod executor;
 #[cfg(feature = "operate")]
 pub(crate) mod expired;
 #[cfg(feature = "operate")]
+pub(crate) mod gauges;
+#[cfg(feature = "operate")]
 pub(crate) mod job;
 mod key_row;
 mod lease;
@@ -67,6 +69,8 @@ static STATEMENTS: &[&[Sql]] = &[
     purge_event::STATEMENTS,
     #[cfg(feature = "operate")]
     expired::STATEMENTS,
+    #[cfg(feature = "operate")]
+    gauges::STATEMENTS,
     #[cfg(feature = "operate")]
     run_event::STATEMENTS,
     #[cfg(feature = "operate")]

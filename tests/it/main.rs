@@ -17,6 +17,7 @@ mod fingerprint;
 mod http;
 mod janitor;
 mod janitor_cli;
+mod janitor_daemon;
 mod list;
 mod migrate;
 mod pgbouncer;

@@ -6,6 +6,7 @@
 mod cli;
 mod commands;
 mod context;
+mod daemon;
 mod exit;
 mod lifecycle;
 mod render;

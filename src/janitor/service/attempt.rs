@@ -4,7 +4,7 @@ use uuid::Uuid;
 
 use super::super::turn::{self, Due, Outcome, Turn, WhenLost};
 use super::super::{Config, Done};
-use super::{BACKOFF, Event, JobLoop, Schedule};
+use super::{BACKOFF, Event, JobLoop, MARGIN, Schedule};
 use crate::error::{Error, Result};
 use crate::time::Timestamp;
 
@@ -45,6 +45,7 @@ impl<O: Fn(Event<'_>) + Sync> JobLoop<'_, O> {
                     }
                 }
                 None => {
+                    self.memory.pulse.expect_within(pause + MARGIN);
                     tokio::select! {
                         () = tokio::time::sleep(pause) => {}
                         () = self.changed_or_stopped() => return,
