@@ -15,6 +15,7 @@ async fn it_is_ready_reloaded_stopped_and_watched() {
     assert_eq!(facts.failed("not-ready"), "activating");
     assert!(facts.ok("ready").contains("purge:"), "{}", facts.ok("ready"));
     assert_eq!(facts.ok("restarts"), "0");
+    assert!(facts.ok("readyz").contains("200"), "{}", facts.ok("readyz"));
 
     facts.ok("reload");
     facts.ok("reload-wrong");
