@@ -45,6 +45,8 @@ pub mod time;
 #[cfg(feature = "operate")]
 pub mod connect;
 #[cfg(feature = "operate")]
+pub mod credential;
+#[cfg(feature = "operate")]
 #[doc(hidden)]
 pub mod dev;
 #[cfg(feature = "operate")]

@@ -31,4 +31,5 @@ mod reconcile;
 mod resolve;
 mod stripe;
 mod support;
+mod systemd;
 mod tidy;

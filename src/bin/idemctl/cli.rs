@@ -1,6 +1,6 @@
 //! The command line: global options, the table of commands, and the one dispatch.
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::commands;
 use crate::context::Context;
@@ -158,11 +158,32 @@ enum Command {
     Migrate(commands::migrate::MigrateArgs),
     Config(commands::config::ConfigArgs),
     Dev(commands::dev::DevArgs),
+    #[command(flatten)]
+    Describe(Describe),
+}
+
+/// What tells of the program itself, and so needs neither configuration nor database.
+#[derive(Debug, Subcommand)]
+enum Describe {
+    Completions(commands::completions::CompletionsArgs),
+    Man(commands::man::ManArgs),
+}
+
+impl Describe {
+    fn run(&self) -> Result<Exit> {
+        match self {
+            Self::Completions(args) => commands::completions::run(args, Cli::command()),
+            Self::Man(args) => commands::man::run(args, Cli::command(), EXIT_CODES),
+        }
+    }
 }
 
 impl Cli {
     /// Resolves the settings, then runs the command.
     pub(crate) async fn run(self) -> Result<Exit> {
+        if let Command::Describe(describe) = &self.command {
+            return describe.run();
+        }
         settings::apply_color(self.global.color);
         let environment = settings::Environment::of_process();
         // Before the file is read, so that what is wrong with it is said in the form that was asked for.
@@ -205,6 +226,7 @@ impl Cli {
             Command::Migrate(args) => commands::migrate::run(&context, args).await,
             Command::Dev(args) => commands::dev::run(&context, args).await,
             Command::Config(args) => commands::config::run(&context, &args),
+            Command::Describe(describe) => describe.run(),
         }
     }
 }

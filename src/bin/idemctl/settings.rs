@@ -100,11 +100,7 @@ impl Settings {
             ),
             lock: pick(args.lock_timeout, database.lock_timeout, default.lock),
         };
-        let file_source = origin.as_ref().map_or_else(
-            || "default".to_owned(),
-            |origin| origin.path.display().to_string(),
-        );
-        let (database_url, url_source) = database_url(args, &environment, &config, &file_source);
+        let (database_url, url_source) = database_url(args, &environment, &config, origin.as_ref())?;
         Ok(Self {
             schema: args.schema.clone().or_else(|| config.database.schema.clone()),
             output: args.output,
@@ -198,18 +194,25 @@ fn database_url(
     args: &GlobalArgs,
     environment: &Environment,
     config: &Config,
-    file: &str,
-) -> (Option<String>, Option<String>) {
+    origin: Option<&effective::Origin>,
+) -> Result<(Option<String>, Option<String>)> {
     let candidates = [
         ("flag", args.database_url.as_deref()),
         ("IDEMCTL_DATABASE_URL", environment.get("IDEMCTL_DATABASE_URL")),
         ("DATABASE_URL", environment.get("DATABASE_URL")),
-        (file, config.database.url.as_deref()),
     ];
-    candidates
+    let named = candidates
         .into_iter()
-        .find_map(|(source, url)| url.map(|url| (Some(url.to_owned()), Some(source.to_owned()))))
-        .unwrap_or((None, None))
+        .find_map(|(source, url)| url.map(|url| (url.to_owned(), source.to_owned())));
+    if let Some((url, source)) = named {
+        return Ok((Some(url), Some(source)));
+    }
+    let path = origin.map(|origin| origin.path.as_path());
+    let Some((url, key)) = config.database.read_url(path, environment)? else {
+        return Ok((None, None));
+    };
+    let source = origin.and_then(|origin| origin.source(&format!("database.{key}")));
+    Ok((Some(url), source))
 }
 
 /// The name of the user as whom we run, libpq's default for `user`.
