@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use nix::sys::signal::Signal;
 use regex::Regex;
 use serde_json::Value;
 
 use super::http::{SERVED, address, get};
 use super::{Place, terminate};
 use crate::purge::fixture;
-use crate::support::{Run, require_program};
+use crate::support::{Run, require_program, until};
 
 fn example(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -58,11 +59,28 @@ async fn the_rules_hold() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_metric_that_is_named_exists() {
     let f = fixture().await;
+    f.done(1, 48).await;
+    f.execute(
+        "insert into idempotency (client_id, key, fingerprint, locked_until) values ('s', 'k', '', now() - interval '1 h');
+         analyze idempotency",
+    )
+    .await;
     let place = Place::new(SERVED);
     let mut daemon = place.janitor(&f.db.url).spawn();
     let address = address(&mut daemon).await;
-    place.told_until("READY=1").await;
-    let (_, text) = get(address, "/metrics").await;
+    place.told_until(":00Z; expired: no run yet, next ").await;
+    // Before a run there is a backlog, after it a success.
+    let (_, mut text) = get(address, "/metrics").await;
+    place.write(&SERVED.replace("0 0 1 1 *", "* * * * * *"));
+    daemon.signal(Signal::SIGHUP);
+    place.told_until("; expired: last ").await;
+    until("a success is shown", async || {
+        let (_, later) = get(address, "/metrics").await;
+        let found = later.contains("idemctl_janitor_last_success");
+        text.push_str(&later);
+        found
+    })
+    .await;
     assert_eq!(terminate(daemon).await.code, 0);
     let served: BTreeSet<String> = text
         .lines()
