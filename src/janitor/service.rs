@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use super::clock::Clock;
 pub use super::event::Event;
+use super::progress::{MARGIN, Pulses, longest_open, longest_step};
 use super::reconcile::Memory;
 use super::schedule::Schedule;
 use super::timer::{self, Timer};
@@ -35,6 +36,9 @@ const MAX_SLEEP: Duration = Duration::from_secs(30);
 /// Shortest and longest pause before a job is tried again when the database is away.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
+/// How long a loop may take to say how far it came after it was asked to stop at once.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
 /// Shortest and longest pause before looking again at a job that somebody else runs.
 const WATCH: (Duration, Duration) = (Duration::from_secs(1), MAX_SLEEP);
 
@@ -48,8 +52,25 @@ pub async fn run(
     stop: &Stop,
     observe: &(impl Fn(Event<'_>) + Sync),
 ) -> Result<()> {
+    run_watched(config, clock, stop, observe, &Pulses::default()).await
+}
+
+/// The same, with signs of life: each loop gives one at every wake-up, exchange with the database, answer of a
+/// provider and new try, and says before each step how long that may take. (Renewing the term gives none: that
+/// goes on beside work that hangs.)
+pub async fn run_watched(
+    config: watch::Receiver<Arc<Config>>,
+    clock: &Clock,
+    stop: &Stop,
+    observe: &(impl Fn(Event<'_>) + Sync),
+    pulses: &Pulses,
+) -> Result<()> {
     config.borrow().check()?;
-    let job = |job| Box::pin(JobLoop::new(job, config.clone(), clock, stop, observe).run());
+    let job = |job| {
+        let mut work = JobLoop::new(job, config.clone(), clock, stop, observe);
+        work.memory.pulse = pulses.of(job).clone();
+        Box::pin(work.run())
+    };
     tokio::join!(job(Job::Purge), job(Job::Expired));
     Ok(())
 }
@@ -107,11 +128,32 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
     }
 
     async fn run(mut self) {
-        while !self.stop.is_soft() {
+        let stop = self.stop;
+        let patience = async {
+            stop.hard().await;
+            tokio::time::sleep(LAST_WORDS).await;
+        };
+        tokio::select! {
+            biased;
+            () = self.rounds() => {}
+            () = patience => {}
+        }
+        if let Some(link) = self.link.take() {
+            // Bounded by the connection itself. After a hard stop, too: the server is being asked to stop the
+            // statement that was given up, and a process that ended now would leave it running there.
+            link.conn.close().await;
+        }
+        self.memory.pulse.rest();
+    }
+
+    async fn rounds(&mut self) {
+        let stop = self.stop;
+        while !stop.is_soft() {
             let config = Arc::clone(&self.config.borrow_and_update());
             let Some(schedule) = config.schedule(self.job) else {
                 // Not configured: until it is.
                 self.link = None;
+                self.memory.pulse.rest();
                 self.changed_or_stopped().await;
                 self.line_since = Some(self.clock.now());
                 continue;
@@ -121,19 +163,18 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
                 self.line_since = Some(self.clock.now());
             }
             self.line = Some(schedule.clone());
-            let Some(due) = self.look(&config).await else {
+            let due = tokio::select! {
+                biased;
+                // Looking is no work that has to be finished, and a database that is away would keep us long.
+                () = stop.soft() => return,
+                due = self.look(&config) => due,
+            };
+            let Some(due) = due else {
                 continue;
             };
             if self.wait(&config, schedule, due).await {
                 self.run_job(&config, schedule).await;
                 self.told = None;
-            }
-        }
-        if let Some(link) = self.link.take() {
-            // Bounded by the connection itself; a hard stop does not even wait for that.
-            tokio::select! {
-                () = link.conn.close() => {}
-                () = self.stop.hard() => {}
             }
         }
     }
@@ -213,6 +254,7 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
             again_in: Some(wait),
         });
         *pause = (*pause * 2).min(BACKOFF.1);
+        self.memory.pulse.expect_within(wait + MARGIN);
         tokio::select! {
             () = tokio::time::sleep(wait) => true,
             // The reason may be a wrong address that was put right just now.
@@ -247,6 +289,7 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
                 self.told = timer.at;
             }
             let sleep = left.map_or(MAX_SLEEP, |left| left.min(MAX_SLEEP));
+            self.memory.pulse.expect_within(sleep + MARGIN);
             tokio::select! {
                 () = tokio::time::sleep(sleep) => {}
                 () = self.changed_or_stopped() => return false,
@@ -295,8 +338,10 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
         let over = held
             .left
             .saturating_add(Duration::from_millis(fastrand::u64(50..=500)));
+        let sleep = pause.min(over);
+        self.memory.pulse.expect_within(sleep + MARGIN);
         tokio::select! {
-            () = tokio::time::sleep(pause.min(over)) => {}
+            () = tokio::time::sleep(sleep) => {}
             () = self.changed_or_stopped() => {}
         }
     }
@@ -304,8 +349,15 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
     async fn connect(&mut self, config: &Config) -> Result<&mut Link> {
         let open = match self.link.take() {
             Some(link) if !link.conn.is_closed() => link,
-            _ => Link::open(config, self.stop).await?,
+            _ => {
+                self.memory.pulse.expect_within(longest_open(&config.connection));
+                let mut link = Link::open(config, self.stop).await?;
+                link.conn.set_pulse(self.memory.pulse.clone());
+                link
+            }
         };
+        // What follows is a statement or the job's run.
+        self.memory.pulse.expect_within(longest_step(config, self.job));
         Ok(self.link.insert(open))
     }
 

@@ -5,7 +5,7 @@ use uuid::Uuid;
 use super::super::timer;
 use super::super::turn::{self, Due, Outcome, Turn, WhenLost};
 use super::super::{Config, Done};
-use super::{BACKOFF, Event, JobLoop, Schedule};
+use super::{BACKOFF, Event, JobLoop, MARGIN, Schedule};
 use crate::error::{Error, Result};
 use crate::time::Timestamp;
 
@@ -46,6 +46,7 @@ impl<O: Fn(Event<'_>) + Sync> JobLoop<'_, O> {
                     }
                 }
                 None => {
+                    self.memory.pulse.expect_within(pause + MARGIN);
                     tokio::select! {
                         () = tokio::time::sleep(pause) => {}
                         () = self.changed_or_stopped() => return,
