@@ -46,7 +46,7 @@ pub use executor::{Answer, Cached, Executor, Params, Pooled, Statement};
 #[cfg(feature = "operate")]
 pub use job::JobRow;
 pub(crate) use lease::Mine;
-pub(crate) use reserve::{Claim, NewClaim, Seen, TakenOver, unknown_status};
+pub(crate) use reserve::{NewClaim, Seen, TakenOver, unknown_status};
 pub use shape::ResponseType;
 #[cfg(feature = "operate")]
 pub(crate) use sql::quote_ident;

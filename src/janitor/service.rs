@@ -21,15 +21,16 @@ pub use super::event::Event;
 use super::progress::{MARGIN, Pulses, longest_open, longest_step};
 use super::reconcile::Memory;
 use super::schedule::Schedule;
-use super::timer::Timer;
+use super::timer::{self, Timer};
 use super::turn::{self, Due, Held};
 use super::{Config, Job, Link};
 use crate::error::{Error, Result};
 use crate::stop::Stop;
 use crate::store::JobRow;
 
-/// The longest sleep before looking at the clock again: the clock may be set, and a machine that was suspended
-/// does not count that time in its timers.
+/// The longest sleep before looking at the clock and at the job's row again: the clock may be set, a machine that was
+/// suspended does not count that time in its timers, and somebody else may begin a run and die. Shorter than
+/// [`turn::TERM`], so that such a run is seen before its term is over.
 const MAX_SLEEP: Duration = Duration::from_secs(30);
 
 /// Shortest and longest pause before a job is tried again when the database is away.
@@ -68,7 +69,7 @@ pub async fn run_watched(
     let job = |job| {
         let mut work = JobLoop::new(job, config.clone(), clock, stop, observe);
         work.memory.pulse = pulses.of(job).clone();
-        work.run()
+        Box::pin(work.run())
     };
     tokio::join!(job(Job::Purge), job(Job::Expired));
     Ok(())
@@ -93,6 +94,10 @@ struct JobLoop<'a, O> {
     ours: Option<Uuid>,
     /// Whose run is waited for, and how long until the next look.
     watched: Option<(Option<Uuid>, Duration)>,
+    /// The next time that was told last.
+    told: Option<DateTime<Utc>>,
+    /// The jitter that was drawn for a time, once.
+    drawn: Option<(DateTime<Utc>, Duration)>,
 }
 
 impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
@@ -117,6 +122,8 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
             seen: None,
             ours: None,
             watched: None,
+            told: None,
+            drawn: None,
         }
     }
 
@@ -167,6 +174,7 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
             };
             if self.wait(&config, schedule, due).await {
                 self.run_job(&config, schedule).await;
+                self.told = None;
             }
         }
     }
@@ -175,22 +183,26 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
     /// configuration changed or a stop came first.
     async fn look(&mut self, config: &Config) -> Option<Due> {
         if std::mem::take(&mut self.failed) {
+            self.seen = None;
             return Some(Due::After(self.clock.now()));
         }
         let mut pause = BACKOFF.0;
         loop {
             let kept = self.link.is_some();
             let cause = match self.try_look(config).await {
-                Ok((row, due)) => {
-                    self.seen = match &due {
-                        Due::After(since) => Some((row.token, *since)),
-                        _ => None,
-                    };
+                Ok((row, Due::After(since))) => {
+                    let since = timer::counted_from(since, self.before(&row));
+                    self.seen = Some((row.token, since));
+                    return Some(Due::After(since));
+                }
+                Ok((_, due)) => {
+                    self.seen = None;
                     return Some(due);
                 }
                 Err(cause) => cause,
             };
             if !self.survives(&cause) {
+                self.seen = None;
                 return Some(Due::After(self.clock.now()));
             }
             if self.stop.is_soft() {
@@ -211,6 +223,12 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
             .map_err(turn::explain)?;
         let due = Due::new(&row, job, self.clock.now(), self.ours);
         Ok((row, due))
+    }
+
+    /// From when the times were counted before, if nobody has run the job since.
+    fn before(&self, row: &JobRow) -> Option<DateTime<Utc>> {
+        let (_, since) = self.seen.filter(|(token, _)| *token == row.token)?;
+        Some(since)
     }
 
     /// Whether it may go better on another connection; says so where it will not.
@@ -255,20 +273,42 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
             Due::After(since) => self.counted_from(since),
         };
         self.watched = None;
-        let mut timer = Timer::new(schedule, since, config.jitter);
+        let mut timer = Timer::new(schedule, since, Duration::ZERO);
         if let Some(at) = timer.at {
-            (self.observe)(Event::Scheduled { job: self.job, at });
+            timer.jitter = self.jitter(at, config.jitter);
         }
         loop {
             let left = timer.left(schedule, self.clock.now());
             if left.is_some_and(|left| left.is_zero()) {
                 return true;
             }
+            if let Some(at) = timer.at
+                && self.told != timer.at
+            {
+                (self.observe)(Event::Scheduled { job: self.job, at });
+                self.told = timer.at;
+            }
             let sleep = left.map_or(MAX_SLEEP, |left| left.min(MAX_SLEEP));
             self.memory.pulse.expect_within(sleep + MARGIN);
             tokio::select! {
                 () = tokio::time::sleep(sleep) => {}
                 () = self.changed_or_stopped() => return false,
+            }
+            if sleep == MAX_SLEEP && self.seen.is_some() {
+                // Somebody else may have begun a run and died.
+                return false;
+            }
+        }
+    }
+
+    /// Drawn once for each time, however often it is waited for.
+    fn jitter(&mut self, at: DateTime<Utc>, most: Duration) -> Duration {
+        match self.drawn {
+            Some((drawn_for, jitter)) if drawn_for == at => jitter.min(most),
+            _ => {
+                let jitter = most.mul_f64(fastrand::f64());
+                self.drawn = Some((at, jitter));
+                jitter
             }
         }
     }

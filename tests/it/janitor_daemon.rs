@@ -1,7 +1,10 @@
 //! `idemctl janitor` as a service: what the service manager is told, and how it ends.
 
+mod ending;
 mod http;
+mod logs;
 mod notify;
+mod trouble;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -6,6 +6,7 @@ use crate::commands;
 use crate::context::Context;
 use crate::exit::{CliError, Exit, Result};
 use crate::lifecycle::Lifecycle;
+use crate::log::LogFormat;
 use crate::settings::{self, Settings};
 
 /// Below the help; short for the README's table.
@@ -91,6 +92,15 @@ pub(crate) struct GlobalArgs {
         help_heading = "Output options"
     )]
     pub(crate) color: Color,
+    /// Form of the logs on stderr [default: text]
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "FORMAT",
+        help_heading = "Output options"
+    )]
+    pub(crate) log_format: Option<LogFormat>,
     /// More on stderr (repeatable)
     #[arg(long, short = 'v', global = true, action = clap::ArgAction::Count, help_heading = "Output options")]
     pub(crate) verbose: u8,
@@ -175,8 +185,14 @@ impl Cli {
             return describe.run();
         }
         settings::apply_color(self.global.color);
-        let settings = Settings::resolve(&self.global, settings::Environment::of_process())?;
-        settings::start_logging(&self.global, matches!(self.command, Command::Janitor(_)));
+        let environment = settings::Environment::of_process();
+        // Before the file is read, so that what is wrong with it is said in the form that was asked for.
+        crate::log::settle(
+            self.global.log_format.unwrap_or_default(),
+            environment.get("JOURNAL_STREAM"),
+        );
+        let settings = Settings::resolve(&self.global, environment)?;
+        settings.start_logging(&self.global, matches!(self.command, Command::Janitor(_)));
         let keys = matches!(
             self.command,
             Command::Inspect(_)

@@ -2,6 +2,7 @@
 
 use uuid::Uuid;
 
+use super::super::timer;
 use super::super::turn::{self, Due, Outcome, Turn, WhenLost};
 use super::super::{Config, Done};
 use super::{BACKOFF, Event, JobLoop, MARGIN, Schedule};
@@ -92,11 +93,7 @@ impl<O: Fn(Event<'_>) + Sync> JobLoop<'_, O> {
             Due::Held(_) => return Ok(None),
             Due::Ours | Due::Now => None,
             Due::After(since) => {
-                // Where nobody ran it meanwhile, the time that was waited for stands, even if the clock was set.
-                let since = match self.seen {
-                    Some((token, before)) if token == row.token => before.min(since),
-                    _ => since,
-                };
+                let since = timer::counted_from(since, self.before(&row));
                 match schedule.next_after(self.counted_from(since)) {
                     Some(at) if at <= now => Timestamp::from_utc(at),
                     // Somebody else was there before us.

@@ -55,7 +55,7 @@ fn config(context: &Context) -> Result<Config> {
 async fn once(context: &Context, config: &Config, _confirmed: Confirmed) -> Result<Exit> {
     let lifecycle = Lifecycle::install(false)?;
     let round = run_once(config, &lifecycle.stop).await?;
-    let view = OnceView::new(round.done, round.held);
+    let view = OnceView::new(round.done, &round.held);
     context.printer.document(&view)?;
     if let Some(cause) = round.ended_by {
         return Err(CliError::from(cause).before("the other jobs did not run"));

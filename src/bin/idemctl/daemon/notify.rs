@@ -23,6 +23,12 @@ enum Message {
     Alive,
 }
 
+impl Message {
+    fn has_status(&self) -> bool {
+        matches!(self, Self::Ready(_) | Self::Status(_) | Self::Stopping(_))
+    }
+}
+
 /// The way to the service manager. Sending never waits: a manager that is slow to read must not hold up the work.
 pub(crate) struct Notifier {
     /// `None`: nobody listens.
@@ -38,8 +44,13 @@ impl Notifier {
         let (sender, messages) = mpsc::channel::<Message>();
         let thread = listening.then(|| {
             thread::Builder::new().name("notify".to_owned()).spawn(move || {
-                for message in messages {
-                    send(&message);
+                while let Ok(first) = messages.recv() {
+                    // A manager that is slow to read gets the newest status, not each of them.
+                    let mut batch: Vec<_> = std::iter::once(first).chain(messages.try_iter()).collect();
+                    let newest = batch.iter().rposition(Message::has_status);
+                    let mut index = 0..;
+                    batch.retain(|message| index.next() >= newest || !matches!(message, Message::Status(_)));
+                    batch.iter().for_each(send);
                 }
                 // Nobody may be waiting any more.
                 let _ = end.send(());

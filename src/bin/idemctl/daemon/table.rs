@@ -6,9 +6,9 @@ use std::time::Duration;
 use idemctl::connect::{Connection, Settings};
 use idemctl::error::{Error, Result};
 use idemctl::janitor::{Config, Job};
+use idemctl::ops::actor::Actor;
 use idemctl::ops::expired::{Policy, Request as Expired};
 use idemctl::ops::gauges::{self, Gauges};
-use idemctl::ops::{actor::Actor, purge};
 use idemctl::store::Store;
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
@@ -120,7 +120,7 @@ fn request(config: &Config) -> gauges::Request {
     let retention = config.purge.as_ref().map(|plan| plan.request.retention);
     gauges::Request {
         older_than: expired.unwrap_or_else(|| Expired::new(Policy::Report, Actor::default()).older_than),
-        retention: retention.unwrap_or_else(purge::Retention::default),
+        retention: retention.unwrap_or_default(),
         jobs: Job::ALL
             .into_iter()
             .filter(|job| config.schedule(*job).is_some())

@@ -176,6 +176,8 @@ impl Settings {
             mask.unwrap_or_else(|| "nothing besides the built-in rules".to_owned()),
             None,
         );
+        let given = self.flags.log_format.then_some("flag");
+        list.add("log.format", self.log_format.as_str().to_owned(), given);
         for (name, value) in config.janitor.values(&config.retention) {
             list.add(name, value, None);
         }

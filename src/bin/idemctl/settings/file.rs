@@ -17,6 +17,7 @@ use serde::Deserialize;
 use super::effective::Origin;
 use super::{Environment, in_file};
 use crate::exit::{CliError, Result};
+use crate::log::LogFormat;
 
 /// A duration of the file, such as `"24h"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +39,7 @@ pub(crate) struct Config {
     pub(crate) audit: Audit,
     pub(crate) lease: Lease,
     pub(crate) output: Output,
+    pub(crate) log: Log,
     pub(crate) janitor: super::janitor::Janitor,
     pub(crate) providers: BTreeMap<String, ProviderConfig>,
 }
@@ -146,6 +148,13 @@ impl Approval {
             Self::TwoDatabaseUsers => "two-database-users",
         }
     }
+}
+
+/// `[log]`: what stderr looks like.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Log {
+    pub(crate) format: LogFormat,
 }
 
 /// `[output]`: how stored text is shown.
