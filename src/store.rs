@@ -38,7 +38,7 @@ use crate::error::{Error, Result};
 
 #[cfg(feature = "operate")]
 pub use event::Event;
-pub use executor::{Answer, Cached, Executor, Params, Statement};
+pub use executor::{Answer, Cached, Executor, Params, Pooled, Statement};
 pub(crate) use lease::Mine;
 pub(crate) use reserve::{Claim, NewClaim, Seen, TakenOver, unknown_status};
 pub use shape::ResponseType;

@@ -67,6 +67,35 @@ impl<E: Executor> Executor for Arc<E> {
     }
 }
 
+/// A pool's connection, whatever the pool wraps around the driver's client. Its statements are unnamed, which any
+/// pooler passes.
+///
+/// `Pooled::new(pool.get().await?, |connection| connection)`: the closure gives the [`Client`] inside, to which
+/// the usual pools' connections coerce.
+pub struct Pooled<T> {
+    connection: T,
+    client: fn(&T) -> &Client,
+}
+
+impl<T> Pooled<T> {
+    /// Wraps a connection; it goes back to its pool when this is dropped.
+    pub fn new(connection: T, client: fn(&T) -> &Client) -> Self {
+        Self { connection, client }
+    }
+}
+
+impl<T> std::fmt::Debug for Pooled<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Pooled")
+    }
+}
+
+impl<T: Send + Sync> Executor for Pooled<T> {
+    async fn run(&self, statement: &Statement, params: &Params<'_>) -> Result<Answer> {
+        run_unnamed((self.client)(&self.connection), statement, params).await
+    }
+}
+
 /// A client of the driver whose statements are prepared once and kept.
 ///
 /// Faster than unnamed statements on a direct connection. Never put it behind a pooler in transaction mode

@@ -2,6 +2,7 @@
 //! processes that can be killed, a network that can be cut, and what makes output comparable.
 
 mod cluster;
+mod example;
 mod peer;
 mod pgbouncer;
 mod process;
@@ -12,6 +13,7 @@ mod tied;
 pub(crate) use cluster::{
     Cluster, ClusterOptions, Database, connect, database, free_port, settings, shared, temp_dir,
 };
+pub(crate) use example::example;
 pub(crate) use peer::{localstripe, stateful_mock};
 pub(crate) use pgbouncer::{PgbouncerOptions, pgbouncer};
 pub(crate) use process::{Output, Run, Spawned, idemctl, require_program};
