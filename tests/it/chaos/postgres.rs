@@ -1,0 +1,122 @@
+//! A PostgreSQL of one's own that can be stopped in the ways it can stop, and started again on the same data.
+
+use std::path::Path;
+
+use idemctl::dev::{Binaries, Identity, Lifetime, Options, Server};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::support::{connect, temp_dir};
+
+/// The name of the database.
+const DATABASE: &str = "payments";
+
+/// How the server is ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// Sessions are ended, and what is in memory is written: PostgreSQL's "fast" shutdown.
+    Fast,
+    /// Everything is dropped, and the next start recovers: its "immediate" shutdown.
+    Immediate,
+    /// One session's process dies by SIGKILL; the server throws out all others and recovers by itself.
+    Crash,
+}
+
+/// The server of one run.
+pub(super) struct Postgres {
+    options: Options,
+    server: Option<Server>,
+    // Removed last.
+    _dir: tempfile::TempDir,
+}
+
+impl Postgres {
+    pub(super) async fn start() -> Self {
+        let elsewhere = std::env::var_os("IDEMCTL_TEST_PG_BINDIR").map(std::path::PathBuf::from);
+        let binaries = Binaries::find(elsewhere.as_deref()).expect("PostgreSQL is installed");
+        let dir = temp_dir();
+        let identity = Identity::for_dir(&dir.path().join("pg")).expect("a user for the server");
+        identity.own(dir.path()).expect("our own directory");
+        let mut options = Options::new(dir.path().join("pg"), binaries);
+        options.databases = vec![DATABASE.to_owned()];
+        // What was committed must outlive the process, though not the machine.
+        for (name, value) in [
+            ("fsync", "off"),
+            ("synchronous_commit", "on"),
+            ("full_page_writes", "off"),
+            ("restart_after_crash", "on"),
+            ("max_connections", "100"),
+            ("shared_buffers", "32MB"),
+            ("log_min_messages", "warning"),
+        ] {
+            options.settings.push((name.to_owned(), value.to_owned()));
+        }
+        let mut postgres = Self {
+            options,
+            server: None,
+            _dir: dir,
+        };
+        postgres.run().await;
+        postgres
+    }
+
+    async fn run(&mut self) {
+        self.options.throwaway = false;
+        let server = Server::start(&self.options, Lifetime::Tied)
+            .await
+            .expect("PostgreSQL starts");
+        self.server = Some(server);
+    }
+
+    /// Ends it and starts it again; for [`Stop::Crash`] it does that itself.
+    pub(super) async fn restart(&mut self, stop: Stop) {
+        if stop == Stop::Crash {
+            // The server may still be recovering from the last time.
+            let pid = async {
+                let (client, connection) = tokio_postgres::connect(&self.url(), tokio_postgres::NoTls).await?;
+                let connection = tokio::spawn(connection);
+                let row = client.query_one("select pg_backend_pid()", &[]).await?;
+                Ok::<_, tokio_postgres::Error>((client, connection, row.get::<_, i32>(0)))
+            };
+            if let Ok((_client, _connection, pid)) = pid.await {
+                // It may be gone by itself.
+                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+            }
+            return;
+        }
+        let server = self.server.take().expect("it runs");
+        if stop == Stop::Immediate {
+            let pid = i32::try_from(server.pid()).expect("a pid");
+            kill(Pid::from_raw(pid), Signal::SIGQUIT).expect("the server lives");
+        }
+        server.stop().await.expect("it stops");
+        self.run().await;
+    }
+
+    pub(super) fn url(&self) -> String {
+        self.server.as_ref().expect("it runs").url(DATABASE)
+    }
+
+    /// The URI for clients that come through a proxy of ours on this port.
+    pub(super) fn url_at(port: u16) -> String {
+        format!("postgresql://idemctl@127.0.0.1:{port}/{DATABASE}")
+    }
+
+    /// Its socket.
+    pub(super) fn socket(&self) -> std::path::PathBuf {
+        let server = self.server.as_ref().expect("it runs");
+        let dir: &Path = server.socket_dir();
+        dir.join(format!(".s.PGSQL.{}", server.port()))
+    }
+
+    /// A client of the driver, once the server lets one in.
+    pub(super) async fn client(&self) -> tokio_postgres::Client {
+        crate::support::until("PostgreSQL answers", async || {
+            tokio_postgres::connect(&self.url(), tokio_postgres::NoTls)
+                .await
+                .is_ok()
+        })
+        .await;
+        connect(&self.url()).await
+    }
+}
