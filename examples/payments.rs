@@ -20,7 +20,7 @@ use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, R
 use idemctl::error::Error;
 use idemctl::fingerprint::Fields;
 use idemctl::http::{Attempt, Connections, IdempotencyLayer};
-use idemctl::protocol::{Idempotency, Options};
+use idemctl::protocol::{Idempotency, Options, describe_metrics};
 use idemctl::store::Pooled;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use serde::Deserialize;
@@ -280,6 +280,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let metrics = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &BUCKETS)?
         .install_recorder()?;
+    describe_metrics();
     let pool = pool(&args)?;
     let connection = FromPool(pool.clone()).connection().await?;
     let keys = Idempotency::open(&connection, args.schema.as_deref(), Options::default()).await?;

@@ -43,6 +43,7 @@ use crate::store::{Executor, Store};
 
 pub use keep_alive::KeepAlive;
 pub use lease::{Abandoned, Lease};
+pub use metrics::describe_metrics;
 pub use request::{OnExpired, Request};
 pub use reservation::{Busy, Difference, ExpiredLease, Replay, Reservation};
 pub use same_database::{TransactionClaim, TransactionReservation};

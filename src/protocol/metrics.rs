@@ -5,6 +5,7 @@
 //! | `idemctl_reserve_total` | counter | `outcome`: acquired, `taken_over`, replay, `in_progress`, mismatch, expired, error |
 //! | `idemctl_reserve_seconds` | histogram | `outcome` |
 //! | `idemctl_settle_total` | counter | `action`: complete, renew, abandon, `outcome_unknown`; `outcome`: done, lost, error |
+//! | `idemctl_connection_wait_seconds` | histogram | none; by the tower layer (feature `http`), for each statement |
 //!
 //! The share of losers (M17) is `in_progress / all` of `idemctl_reserve_total`.
 
@@ -12,6 +13,29 @@ use std::time::{Duration, Instant};
 
 use super::{Lease, Reservation};
 use crate::error::{Error, Result};
+
+/// Tells the recorder what the numbers mean (`# HELP` in Prometheus' form). Call it once, after the recorder is
+/// installed; without it everything is counted all the same.
+pub fn describe_metrics() {
+    metrics::describe_counter!(
+        "idemctl_reserve_total",
+        "Requests by what became of their claim; losers are in_progress"
+    );
+    metrics::describe_histogram!(
+        "idemctl_reserve_seconds",
+        metrics::Unit::Seconds,
+        "How long a claim took, the work not included"
+    );
+    metrics::describe_counter!(
+        "idemctl_settle_total",
+        "What holders did with their leases; outcome lost: somebody else had the key by then"
+    );
+    metrics::describe_histogram!(
+        "idemctl_connection_wait_seconds",
+        metrics::Unit::Seconds,
+        "How long a statement waited for a connection of the pool"
+    );
+}
 
 /// Counts one reserve. The process's monotonic clock only measures; it decides nothing.
 pub(super) fn reserved(started: Instant, result: &Result<Reservation>) {

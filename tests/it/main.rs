@@ -12,6 +12,7 @@ mod chaos;
 mod cli;
 mod connect;
 mod dev;
+mod examples;
 mod expired;
 mod fingerprint;
 mod http;
