@@ -7,6 +7,7 @@ mod checker;
 mod checker_tests;
 mod client;
 mod history;
+mod load;
 mod naive;
 mod postgres;
 mod report;
@@ -73,8 +74,62 @@ async fn nothing_is_charged_twice() {
     assert!(figures.done.kills > 0 && figures.done.stops > 0 && figures.done.cuts > 0);
     assert!(!figures.done.restarts.is_empty());
     assert!(figures.takeovers > 0 && figures.replays > 0 && figures.unanswered > 0);
-    assert!([201, 402, 409, 422, 502].iter().all(|status| figures.status(*status) > 0));
+    assert!(
+        [201, 402, 409, 422, 502]
+            .iter()
+            .all(|status| figures.status(*status) > 0)
+    );
     assert!(figures.charges > figures.done.kills, "most of the time it works");
+}
+
+/// Without keys at the provider nothing but asking protects. What that cannot do: find a charge that arrives later
+/// than the lag says, or stop a holder that stood still between its look and its charge. So the services are not
+/// stopped here, and lease and lag are longer than everything that a charge can take:
+/// lag > the provider's slowest charge (2 s) and the longest that the network holds it up (1.5 s), and
+/// lease + lag > look (1 s), lag, look (1 s), request (1 s) and slowest charge.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_charged_twice_at_a_provider_without_keys() {
+    let _alone = alone().await;
+    let season = Season {
+        crashes: true,
+        stops: false,
+    };
+    let setup = Setup {
+        keys: "ignore",
+        lease: 6_000,
+        lag: 4_000,
+        more: &["--look-up"],
+        ..Setup::default()
+    };
+    let time = Duration::from_secs(seconds().div_ceil(2));
+    let verdict = run("provider without keys, asked first", setup, season, seed(), time).await;
+    println!("{}", verdict.figures);
+    verdict.sound();
+    assert!(verdict.figures.done.kills > 0 && verdict.figures.takeovers > 0);
+}
+
+/// The same without asking: what the look-up is for.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_provider_without_keys_that_is_not_asked_is_caught() {
+    let _alone = alone().await;
+    let season = Season {
+        crashes: true,
+        stops: false,
+    };
+    let setup = Setup {
+        keys: "ignore",
+        ..Setup::default()
+    };
+    let verdict = run(
+        "provider without keys, not asked",
+        setup,
+        season,
+        seed(),
+        Duration::from_secs(3),
+    )
+    .await;
+    println!("{}", verdict.figures);
+    assert!(verdict.figures.doubles > 0, "the checker finds nothing");
 }
 
 /// The handler that looks first and writes afterwards: the checker must catch it.
@@ -106,7 +161,14 @@ async fn fresh_provider_keys_are_caught() {
         more: &["--mistake", "fresh-keys"],
         ..Setup::default()
     };
-    let verdict = run("fresh provider keys", setup, season, seed(), Duration::from_secs(5)).await;
+    let verdict = run(
+        "fresh provider keys",
+        setup,
+        season,
+        seed(),
+        Duration::from_secs(5),
+    )
+    .await;
     println!("{}", verdict.figures);
     assert!(verdict.figures.doubles > 0, "the checker finds nothing");
 }

@@ -131,10 +131,12 @@ fn money() {
         }],
     );
     broken(
-        |history| history.ledger.push(Charge {
-            order_id: "shop-2/order-1".to_owned(),
-            ..charge("ch_2")
-        }),
+        |history| {
+            history.ledger.push(Charge {
+                order_id: "shop-2/order-1".to_owned(),
+                ..charge("ch_2")
+            })
+        },
         &[Violation::Foreign {
             order: "shop-2/order-1".to_owned(),
         }],

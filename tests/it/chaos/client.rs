@@ -166,10 +166,7 @@ impl Shops {
         let log = self.log.lock().unwrap();
         let mut settled: HashMap<(&Id, u64), (bool, &Wish)> = HashMap::new();
         for Exchange { wish, heard, .. } in log.iter().filter(|exchange| !exchange.wish.wrong) {
-            settled
-                .entry((&wish.id, wish.amount))
-                .or_insert((false, wish))
-                .0 |= heard.is_definite();
+            settled.entry((&wish.id, wish.amount)).or_insert((false, wish)).0 |= heard.is_definite();
         }
         let mut left: Vec<Wish> = settled
             .into_values()

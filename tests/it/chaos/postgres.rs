@@ -73,7 +73,8 @@ impl Postgres {
         if stop == Stop::Crash {
             // The server may still be recovering from the last time.
             let pid = async {
-                let (client, connection) = tokio_postgres::connect(&self.url(), tokio_postgres::NoTls).await?;
+                let (client, connection) =
+                    tokio_postgres::connect(&self.url(), tokio_postgres::NoTls).await?;
                 let connection = tokio::spawn(connection);
                 let row = client.query_one("select pg_backend_pid()", &[]).await?;
                 Ok::<_, tokio_postgres::Error>((client, connection, row.get::<_, i32>(0)))

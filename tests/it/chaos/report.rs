@@ -58,7 +58,11 @@ impl Figures {
             lost: log.matches(" is lost: ").count(),
             ..Self::default()
         };
-        let mut keys: Vec<_> = history.exchanges.iter().map(|exchange| &exchange.wish.id).collect();
+        let mut keys: Vec<_> = history
+            .exchanges
+            .iter()
+            .map(|exchange| &exchange.wish.id)
+            .collect();
         keys.sort();
         keys.dedup();
         figures.keys = keys.len();

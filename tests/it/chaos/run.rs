@@ -45,7 +45,13 @@ impl Verdict {
 
 /// Everything random comes from the seed. Real processes, sockets and disks have a will of their own, so the same seed
 /// makes the same plan, but not exactly the same run.
-pub(super) async fn run(name: &'static str, setup: Setup, season: Season, seed: u64, time: Duration) -> Verdict {
+pub(super) async fn run(
+    name: &'static str,
+    setup: Setup,
+    season: Season,
+    seed: u64,
+    time: Duration,
+) -> Verdict {
     let lease = Duration::from_millis(setup.lease);
     let naive = setup.naive;
     let mut rng = Rng::with_seed(seed);
@@ -77,10 +83,7 @@ pub(super) async fn run(name: &'static str, setup: Setup, season: Season, seed: 
     figures.settled = settled;
     figures.reconciled = reconciled;
     figures.events = events;
-    Verdict {
-        figures,
-        violations,
-    }
+    Verdict { figures, violations }
 }
 
 /// Clients retry what they have no answer for; the rest is left to `idemctl reconcile`, at the same time, and asked
@@ -94,16 +97,16 @@ async fn settle(world: &World, shops: &Arc<Shops>, rng: &mut Rng, until: Instant
         while Instant::now() < until {
             let output = world.reconcile().await;
             // Done, refused, raced, partly, outcome not known yet: all may be while clients retry as well.
-            assert!(
-                [0, 4, 5, 6, 8].contains(&output.code),
-                "{}",
-                output.transcript()
-            );
+            assert!([0, 4, 5, 6, 8].contains(&output.code), "{}", output.transcript());
             runs += 1;
             if clients.is_empty() && world.in_progress().await == 0 {
                 break;
             }
-            while clients.try_join_next().map(|ended| ended.expect("a client")).is_some() {}
+            while clients
+                .try_join_next()
+                .map(|ended| ended.expect("a client"))
+                .is_some()
+            {}
             tokio::time::sleep(Duration::from_millis(300)).await;
         }
     }

@@ -116,10 +116,7 @@ impl World {
             let mut process = self.service(&provider).spawn();
             let front = Proxy::start(Target::Tcp(listening(&mut process).await)).await;
             let address = front.address;
-            self.services[place] = Some(Service {
-                process,
-                front: front,
-            });
+            self.services[place] = Some(Service { process, front });
             address
         };
         self.addresses.lock().unwrap()[place] = address;
@@ -222,7 +219,7 @@ impl World {
 
     /// How many events of the operator's log have this action.
     pub(super) async fn events(&self) -> Vec<(String, i64)> {
-        let query = "select action || ' ' || coalesce(details ->> 'result', ''), count(*)
+        let query = "select coalesce(details ->> 'action', action), count(*)
                        from idempotency_event where client_id is not null group by 1 order by 1";
         let rows = self.client().await.query(query, &[]).await.expect("the log");
         rows.iter().map(|row| (row.get(0), row.get(1))).collect()
@@ -254,7 +251,17 @@ response = {{ status_code = 201, body = {{ charge_id = "{{/id}}", amount = "{{/a
         );
         std::fs::write(&config, text).expect("our own directory");
         let config = config.to_string_lossy();
-        let args = ["reconcile", "--expired", "--yes", "--reason", "chaos", "-c", &config, "-o", "json"];
+        let args = [
+            "reconcile",
+            "--expired",
+            "--yes",
+            "--reason",
+            "chaos",
+            "-c",
+            &config,
+            "-o",
+            "json",
+        ];
         idemctl(&args).on(&self.postgres.url()).run().await
     }
 }
