@@ -22,7 +22,7 @@ use super::rules::Requirement;
 use super::settle::{Ended, Settler};
 use super::{EXPIRES_HEADER, REPLAYED_HEADER, stored};
 use crate::key::{KeyId, check_name};
-use crate::protocol::{Difference, Lease, Replay, Reservation};
+use crate::protocol::{self, Difference, Lease, Replay, Reservation};
 
 /// Why a body could not be read.
 type BodyError = Box<dyn std::error::Error + Send + Sync>;
@@ -76,67 +76,72 @@ where
         let mut inner = std::mem::replace(&mut self.inner, clone);
         let layer = self.layer.clone();
         Box::pin(async move {
-            match claim(&layer, request).await {
-                Claimed::Unprotected(request) => inner.call(request).await,
-                Claimed::Answered(response) => Ok(response),
-                Claimed::Work(lease, request) => {
-                    // In a task of its own: a client that goes away does not stop it half-way.
-                    let work = tokio::spawn(work(inner, layer, lease, request));
-                    // The task catches panics; it is only lost when the runtime shuts down.
-                    work.await
-                        .unwrap_or_else(|_| Ok(problem::outcome_unknown().response()))
+            let (wanted, parts, body) = match admit(&layer, request).await {
+                Admitted::Unprotected(request) => return inner.call(request).await,
+                Admitted::Refused(problem) => return Ok(problem.response()),
+                Admitted::Wanted(wanted) => *wanted,
+            };
+            // In a task of its own, the claim included: a client that goes away neither leaves a claimed key behind
+            // that nobody works on, nor stops the work half-way.
+            let work = tokio::spawn(async move {
+                match reserve(&layer, &wanted).await {
+                    Ok(Reservation::Acquired(lease)) => {
+                        let request = Request::from_parts(parts, B::from(body));
+                        work(inner, layer, lease, request).await
+                    }
+                    Ok(other) => Ok(answer(&layer, other)),
+                    Err(problem) => Ok(problem.response()),
                 }
-            }
+            });
+            // The task catches the handler's panics; it is only lost when the runtime shuts down.
+            work.await
+                .unwrap_or_else(|_| Ok(problem::outcome_unknown().response()))
         })
     }
 }
 
-/// What becomes of a request before the handler.
-enum Claimed<B, R> {
+/// What becomes of a request before the table is asked.
+enum Admitted<B> {
     /// It is none of ours.
     Unprotected(Request<B>),
-    /// The handler is not needed.
-    Answered(Response<R>),
-    Work(Lease, Request<B>),
+    Refused(Problem),
+    /// A key is wanted for it.
+    Wanted(Box<(protocol::Request, http::request::Parts, Bytes)>),
 }
 
-async fn claim<P, B, R>(layer: &IdempotencyLayer<P>, request: Request<B>) -> Claimed<B, R>
-where
-    P: Connections,
-    B: Body + From<Bytes>,
-    B::Error: Into<BodyError>,
-    R: From<Bytes>,
-{
-    if !layer.rules.methods.contains(request.method()) {
-        return Claimed::Unprotected(request);
-    }
-    let header = key_header::read(request.headers());
-    if header == Header::Absent && layer.rules.requirement == Requirement::Optional {
-        return Claimed::Unprotected(request);
-    }
-    let (parts, body) = request.into_parts();
-    match reserve(layer, header, parts, body).await {
-        Ok((Reservation::Acquired(lease), parts, body)) => {
-            Claimed::Work(lease, Request::from_parts(parts, B::from(body)))
-        }
-        Ok((other, ..)) => Claimed::Answered(answer(layer, other)),
-        Err(problem) => Claimed::Answered(problem.response()),
-    }
-}
-
-/// Claims the key of a request; or what is wrong with the request.
-async fn reserve<P, B>(
-    layer: &IdempotencyLayer<P>,
-    header: Header,
-    parts: http::request::Parts,
-    body: B,
-) -> Result<(Reservation, http::request::Parts, Bytes), Problem>
+async fn admit<P, B>(layer: &IdempotencyLayer<P>, request: Request<B>) -> Admitted<B>
 where
     P: Connections,
     B: Body,
     B::Error: Into<BodyError>,
 {
-    let id = id(layer, header, &parts)?;
+    if !layer.rules.methods.contains(request.method()) {
+        return Admitted::Unprotected(request);
+    }
+    let header = key_header::read(request.headers());
+    if header == Header::Absent && layer.rules.requirement == Requirement::Optional {
+        return Admitted::Unprotected(request);
+    }
+    let (parts, body) = request.into_parts();
+    match wanted(layer, header, &parts, body).await {
+        Ok((wanted, body)) => Admitted::Wanted(Box::new((wanted, parts, body))),
+        Err(problem) => Admitted::Refused(problem),
+    }
+}
+
+/// The protocol's request for an HTTP request, and its whole body; or what is wrong with it.
+async fn wanted<P, B>(
+    layer: &IdempotencyLayer<P>,
+    header: Header,
+    parts: &http::request::Parts,
+    body: B,
+) -> Result<(protocol::Request, Bytes), Problem>
+where
+    P: Connections,
+    B: Body,
+    B::Error: Into<BodyError>,
+{
+    let id = id(layer, header, parts)?;
     let body = read(body, layer.rules.max_request_bytes).await?;
     let invalid = |error: crate::error::Error| {
         let detail = format!("The body cannot be compared with a repeat's: {error}.");
@@ -147,24 +152,41 @@ where
             detail,
         )
     };
-    let fingerprint = layer.rules.fingerprint(&parts, &body).map_err(invalid)?;
-    let unavailable = |error: crate::error::Error| {
-        tracing::error!(%error, "a key could not be claimed; the request is refused");
-        let detail = "Nothing was done. Repeat the request with the same idempotency key.";
-        Problem::new(
-            problem::UNAVAILABLE,
-            StatusCode::SERVICE_UNAVAILABLE,
-            "Temporarily unavailable",
-            detail,
-        )
-        .retry_after(Duration::from_secs(1))
-    };
-    let request = layer
+    let fingerprint = layer.rules.fingerprint(parts, &body).map_err(invalid)?;
+    let wanted = layer
         .rules
-        .request(&parts, id, fingerprint)
-        .map_err(unavailable)?;
-    let reservation = layer.keys.reserve(&layer.executor, &request).await;
-    Ok((reservation.map_err(unavailable)?, parts, body))
+        .request(parts, id, fingerprint)
+        .map_err(|error| unavailable(&error))?;
+    Ok((wanted, body))
+}
+
+async fn reserve<P: Connections>(
+    layer: &IdempotencyLayer<P>,
+    wanted: &protocol::Request,
+) -> Result<Reservation, Problem> {
+    let first = layer.keys.reserve(&layer.executor, wanted).await;
+    let reservation = match first {
+        // The claim may have been committed and its answer lost: the same request recognises it. Otherwise every
+        // repeat would be told for a whole lease that somebody is at work.
+        Err(error) if error.needs_reconnect() => {
+            tracing::warn!(%error, "a key could not be claimed; trying once more");
+            layer.keys.reserve(&layer.executor, wanted).await
+        }
+        first => first,
+    };
+    reservation.map_err(|error| unavailable(&error))
+}
+
+fn unavailable(error: &crate::error::Error) -> Problem {
+    tracing::error!(%error, "a key could not be claimed; the request is refused");
+    let detail = "Nothing was done. Repeat the request with the same idempotency key.";
+    Problem::new(
+        problem::UNAVAILABLE,
+        StatusCode::SERVICE_UNAVAILABLE,
+        "Temporarily unavailable",
+        detail,
+    )
+    .retry_after(Duration::from_secs(1))
 }
 
 fn id<P>(
