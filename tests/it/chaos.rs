@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, MutexGuard};
 
+use checker::Violation;
 use run::run;
 use weather::Season;
 use world::Setup;
@@ -27,7 +28,7 @@ use world::Setup;
 const SEED: u64 = 20_261_129;
 
 /// The trouble in CI, in seconds.
-const SECONDS: u64 = 25;
+const SECONDS: u64 = 20;
 
 /// Runs would only take the machine away from each other.
 async fn alone() -> MutexGuard<'static, ()> {
@@ -130,6 +131,34 @@ async fn a_provider_without_keys_that_is_not_asked_is_caught() {
     .await;
     println!("{}", verdict.figures);
     assert!(verdict.figures.doubles > 0, "the checker finds nothing");
+}
+
+/// A database that says "committed" before it is loses answers that clients have got, when it crashes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_forgets_is_caught() {
+    let _alone = alone().await;
+    let season = Season {
+        crashes: true,
+        stops: false,
+    };
+    let setup = Setup {
+        synchronous_commit: "off",
+        ..Setup::default()
+    };
+    let verdict = run(
+        "synchronous_commit = off",
+        setup,
+        season,
+        seed(),
+        Duration::from_secs(12),
+    )
+    .await;
+    println!("{}", verdict.figures);
+    let lost = |violation: &Violation| matches!(violation, Violation::AnswerLost { .. });
+    println!(
+        "  answers lost: {}",
+        verdict.violations.iter().filter(|v| lost(v)).count()
+    );
 }
 
 /// The handler that looks first and writes afterwards: the checker must catch it.

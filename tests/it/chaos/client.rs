@@ -135,15 +135,16 @@ impl Shops {
         }
     }
 
-    /// Retries as clients do: a few times, at either service, not for ever.
+    /// Retries as clients do: a few times, at either service, some for long, none for ever.
     async fn insist(&self, wish: &Wish, rng: &mut Rng, until: Instant) {
-        for _ in 0..rng.u32(1..=6) {
+        let tries = if rng.u8(..100) < 25 { 30 } else { rng.u32(1..=6) };
+        for _ in 0..tries {
             let patience = Duration::from_millis(rng.u64(100..1_500));
             let heard = self.ask(wish, rng.usize(..2), patience).await;
             if heard.is_definite() || Instant::now() >= until {
                 return;
             }
-            pause(rng, 10..250).await;
+            pause(rng, 10..400).await;
         }
     }
 

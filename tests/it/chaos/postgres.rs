@@ -31,7 +31,7 @@ pub(super) struct Postgres {
 }
 
 impl Postgres {
-    pub(super) async fn start() -> Self {
+    pub(super) async fn start(synchronous_commit: &str) -> Self {
         let elsewhere = std::env::var_os("IDEMCTL_TEST_PG_BINDIR").map(std::path::PathBuf::from);
         let binaries = Binaries::find(elsewhere.as_deref()).expect("PostgreSQL is installed");
         let dir = temp_dir();
@@ -42,7 +42,7 @@ impl Postgres {
         // What was committed must outlive the process, though not the machine.
         for (name, value) in [
             ("fsync", "off"),
-            ("synchronous_commit", "on"),
+            ("synchronous_commit", synchronous_commit),
             ("full_page_writes", "off"),
             ("restart_after_crash", "on"),
             ("max_connections", "100"),

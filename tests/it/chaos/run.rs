@@ -67,7 +67,7 @@ pub(super) async fn run(
     let quiet = Instant::now();
     let reconciled = settle(&world, &shops, &mut rng, quiet + SETTLED_WITHIN, naive).await;
     let settled = quiet.elapsed();
-    // A charge that is still under way must be seen, too.
+    // A charge that is still under way must be seen, too; announced it is to nobody.
     tokio::time::sleep(LATEST_CHARGE).await;
     let history = History {
         exchanges: shops.log(),

@@ -31,6 +31,8 @@ pub(super) struct Setup {
     pub(super) more: &'static [&'static str],
     /// Two services of the kind that this project is there to replace, instead of the example.
     pub(super) naive: bool,
+    /// `off` for a database that says "committed" before it is.
+    pub(super) synchronous_commit: &'static str,
 }
 
 impl Default for Setup {
@@ -42,6 +44,7 @@ impl Default for Setup {
             lag: 3_000,
             more: &[],
             naive: false,
+            synchronous_commit: "on",
         }
     }
 }
@@ -75,7 +78,7 @@ impl World {
     pub(super) async fn start(setup: Setup) -> Self {
         // The client wants one even for plain http; a second installation changes nothing.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let postgres = Postgres::start().await;
+        let postgres = Postgres::start(setup.synchronous_commit).await;
         idemctl(&["migrate"]).on(&postgres.url()).run().await.ok();
         let delay = setup.delay.to_string();
         let args = ["--listen", "127.0.0.1:0", "--keys", setup.keys, "--delay", &delay];
