@@ -20,6 +20,7 @@ use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard};
 
 use checker::Violation;
+use postgres::Stop;
 use run::run;
 use weather::Season;
 use world::Setup;
@@ -57,18 +58,8 @@ fn seconds() -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_charged_twice() {
     let _alone = alone().await;
-    let season = Season {
-        crashes: true,
-        stops: true,
-    };
-    let verdict = run(
-        "provider with idempotency keys",
-        Setup::default(),
-        season,
-        seed(),
-        Duration::from_secs(seconds()),
-    )
-    .await;
+    let time = Duration::from_secs(seconds());
+    let verdict = run("provider with keys", Setup::default(), Season::ALL, seed(), time).await;
     println!("{}", verdict.figures);
     verdict.sound();
     let figures = &verdict.figures;
@@ -91,10 +82,6 @@ async fn nothing_is_charged_twice() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_charged_twice_at_a_provider_without_keys() {
     let _alone = alone().await;
-    let season = Season {
-        crashes: true,
-        stops: false,
-    };
     let setup = Setup {
         keys: "ignore",
         lease: 6_000,
@@ -103,101 +90,79 @@ async fn nothing_is_charged_twice_at_a_provider_without_keys() {
         ..Setup::default()
     };
     let time = Duration::from_secs(seconds().div_ceil(2));
-    let verdict = run("provider without keys, asked first", setup, season, seed(), time).await;
+    let verdict = run(
+        "provider without keys, asked first",
+        setup,
+        Season::CRASHES,
+        seed(),
+        time,
+    )
+    .await;
     println!("{}", verdict.figures);
     verdict.sound();
     assert!(verdict.figures.done.kills > 0 && verdict.figures.takeovers > 0);
 }
 
-/// The same without asking: what the look-up is for.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_provider_without_keys_that_is_not_asked_is_caught() {
+/// A run with something wrong in it: whether the checker sees it.
+async fn caught(name: &'static str, setup: Setup, season: Season, violation: fn(&Violation) -> bool) {
     let _alone = alone().await;
-    let season = Season {
-        crashes: true,
-        stops: false,
-    };
-    let setup = Setup {
-        keys: "ignore",
-        ..Setup::default()
-    };
-    let verdict = run(
-        "provider without keys, not asked",
-        setup,
-        season,
-        seed(),
-        Duration::from_secs(3),
-    )
-    .await;
+    let verdict = run(name, setup, season, seed(), Duration::from_secs(4)).await;
     println!("{}", verdict.figures);
-    assert!(verdict.figures.doubles > 0, "the checker finds nothing");
+    let found = verdict.violations.iter().filter(|found| violation(found)).count();
+    assert!(found > 0, "{name}: the checker finds nothing");
 }
 
-/// A database that says "committed" before it is loses answers that clients have got, when it crashes.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_database_that_forgets_is_caught() {
-    let _alone = alone().await;
-    let season = Season {
-        crashes: true,
-        stops: false,
-    };
-    let setup = Setup {
-        synchronous_commit: "off",
-        ..Setup::default()
-    };
-    let verdict = run(
-        "synchronous_commit = off",
-        setup,
-        season,
-        seed(),
-        Duration::from_secs(12),
-    )
-    .await;
-    println!("{}", verdict.figures);
-    let lost = |violation: &Violation| matches!(violation, Violation::AnswerLost { .. });
-    println!(
-        "  answers lost: {}",
-        verdict.violations.iter().filter(|v| lost(v)).count()
-    );
+fn twice(violation: &Violation) -> bool {
+    matches!(violation, Violation::ChargedTwice { .. })
 }
 
-/// The handler that looks first and writes afterwards: the checker must catch it.
+/// The handler that looks first and writes afterwards.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_naive_handler_is_caught() {
-    let _alone = alone().await;
-    let season = Season {
-        crashes: false,
-        stops: false,
-    };
     let setup = Setup {
         naive: true,
         ..Setup::default()
     };
-    let verdict = run("check, then write", setup, season, seed(), Duration::from_secs(3)).await;
-    println!("{}", verdict.figures);
-    assert!(verdict.figures.doubles > 0, "the checker finds nothing");
+    caught("mistake: check, then write", setup, Season::FAULTS, twice).await;
 }
 
-/// A new key to the provider at each attempt: the layer alone does not help, and the checker must see it.
+/// A new key to the provider at each attempt: the layer alone does not help.
 #[tokio::test(flavor = "multi_thread")]
 async fn fresh_provider_keys_are_caught() {
-    let _alone = alone().await;
-    let season = Season {
-        crashes: true,
-        stops: false,
-    };
     let setup = Setup {
         more: &["--mistake", "fresh-keys"],
         ..Setup::default()
     };
-    let verdict = run(
-        "fresh provider keys",
+    caught("mistake: fresh provider keys", setup, Season::CRASHES, twice).await;
+}
+
+/// What the look-up is for.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_provider_without_keys_that_is_not_asked_is_caught() {
+    let setup = Setup {
+        keys: "ignore",
+        ..Setup::default()
+    };
+    caught(
+        "mistake: provider without keys, not asked",
         setup,
-        season,
-        seed(),
-        Duration::from_secs(5),
+        Season::CRASHES,
+        twice,
     )
     .await;
-    println!("{}", verdict.figures);
-    assert!(verdict.figures.doubles > 0, "the checker finds nothing");
+}
+
+/// A database that says "committed" before it is (`synchronous_commit = off`) loses in a crash what clients were told.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_forgets_is_caught() {
+    let setup = Setup {
+        database: &[("synchronous_commit", "off"), ("wal_writer_delay", "5s")],
+        ..Setup::default()
+    };
+    let season = Season {
+        database: Some(Stop::Immediate),
+        ..Season::FAULTS
+    };
+    let lost = |violation: &Violation| matches!(violation, Violation::AnswerLost { .. });
+    caught("mistake: synchronous_commit = off", setup, season, lost).await;
 }

@@ -13,10 +13,10 @@ use super::history::{Exchange, Heard, Id, Wish};
 const SHOPS: u64 = 3;
 
 /// How many keys of a moment many clients fight for.
-const HOT_KEYS: u64 = 4;
+const HOT_KEYS: u64 = 6;
 
 /// How long the same keys are the hot ones.
-const MOMENT: Duration = Duration::from_millis(1_500);
+const MOMENT: Duration = Duration::from_secs(3);
 
 /// Where the services are at the moment; a dead one keeps its place until it is back.
 pub(super) type Addresses = Arc<Mutex<Vec<SocketAddr>>>;
@@ -144,7 +144,7 @@ impl Shops {
             if heard.is_definite() || Instant::now() >= until {
                 return;
             }
-            pause(rng, 10..400).await;
+            pause(rng, 10..300).await;
         }
     }
 

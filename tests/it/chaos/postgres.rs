@@ -31,7 +31,8 @@ pub(super) struct Postgres {
 }
 
 impl Postgres {
-    pub(super) async fn start(synchronous_commit: &str) -> Self {
+    /// With these settings beside the usual ones; the later win.
+    pub(super) async fn start(settings: &[(&str, &str)]) -> Self {
         let elsewhere = std::env::var_os("IDEMCTL_TEST_PG_BINDIR").map(std::path::PathBuf::from);
         let binaries = Binaries::find(elsewhere.as_deref()).expect("PostgreSQL is installed");
         let dir = temp_dir();
@@ -39,17 +40,18 @@ impl Postgres {
         identity.own(dir.path()).expect("our own directory");
         let mut options = Options::new(dir.path().join("pg"), binaries);
         options.databases = vec![DATABASE.to_owned()];
-        // What was committed must outlive the process, though not the machine.
-        for (name, value) in [
-            ("fsync", "off"),
-            ("synchronous_commit", synchronous_commit),
-            ("full_page_writes", "off"),
+        // It ends with this process, and need not survive the machine: no fsync. But what it has committed must
+        // outlive its own crash.
+        options.throwaway = true;
+        let usual = [
+            ("synchronous_commit", "on"),
             ("restart_after_crash", "on"),
             ("max_connections", "100"),
             ("shared_buffers", "32MB"),
             ("log_min_messages", "warning"),
-        ] {
-            options.settings.push((name.to_owned(), value.to_owned()));
+        ];
+        for (name, value) in usual.iter().chain(settings) {
+            options.settings.push(((*name).to_owned(), (*value).to_owned()));
         }
         let mut postgres = Self {
             options,
@@ -61,7 +63,6 @@ impl Postgres {
     }
 
     async fn run(&mut self) {
-        self.options.throwaway = false;
         let server = Server::start(&self.options, Lifetime::Tied)
             .await
             .expect("PostgreSQL starts");
@@ -70,28 +71,35 @@ impl Postgres {
 
     /// Ends it and starts it again; for [`Stop::Crash`] it does that itself.
     pub(super) async fn restart(&mut self, stop: Stop) {
-        if stop == Stop::Crash {
-            // The server may still be recovering from the last time.
-            let pid = async {
-                let (client, connection) =
-                    tokio_postgres::connect(&self.url(), tokio_postgres::NoTls).await?;
-                let connection = tokio::spawn(connection);
-                let row = client.query_one("select pg_backend_pid()", &[]).await?;
-                Ok::<_, tokio_postgres::Error>((client, connection, row.get::<_, i32>(0)))
-            };
-            if let Ok((_client, _connection, pid)) = pid.await {
-                // It may be gone by itself.
-                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
-            }
-            return;
-        }
+        let signal = match stop {
+            Stop::Fast => Signal::SIGINT,
+            Stop::Immediate => Signal::SIGQUIT,
+            Stop::Crash => return self.crash().await,
+        };
         let server = self.server.take().expect("it runs");
-        if stop == Stop::Immediate {
-            let pid = i32::try_from(server.pid()).expect("a pid");
-            kill(Pid::from_raw(pid), Signal::SIGQUIT).expect("the server lives");
-        }
-        server.stop().await.expect("it stops");
+        let pid = i32::try_from(server.pid()).expect("a pid");
+        kill(Pid::from_raw(pid), signal).expect("the server lives");
+        // Its supervisor ends when it has; letting go of the server before that would make it an immediate stop.
+        let mut server = server;
+        server.ended().await.expect("it stops");
+        drop(server);
         self.run().await;
+    }
+
+    async fn crash(&self) {
+        // The server may still be recovering from the last time.
+        let pid = async {
+            let (client, connection) = tokio_postgres::connect(&self.url(), tokio_postgres::NoTls).await?;
+            let connection = tokio::spawn(connection);
+            let row = client.query_one("select pg_backend_pid()", &[]).await?;
+            Ok::<_, tokio_postgres::Error>((client, connection, row.get::<_, i32>(0)))
+        };
+        // A bystander's connection is thrown out as soon as the server has noticed.
+        let bystander = tokio_postgres::connect(&self.url(), tokio_postgres::NoTls).await;
+        if let (Ok((_client, _connection, pid)), Ok((_other, connection))) = (pid.await, bystander) {
+            kill(Pid::from_raw(pid), Signal::SIGKILL).expect("a session's process");
+            let _broken = connection.await;
+        }
     }
 
     pub(super) fn url(&self) -> String {

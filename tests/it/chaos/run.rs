@@ -20,7 +20,7 @@ const SETTLED_WITHIN: Duration = Duration::from_mins(2);
 const LATEST_CHARGE: Duration = Duration::from_secs(4);
 
 /// How many clients there are.
-const CLIENTS: u64 = 14;
+const CLIENTS: u64 = 20;
 
 /// A run that is over.
 pub(super) struct Verdict {

@@ -25,6 +25,27 @@ pub(super) struct Season {
     pub(super) crashes: bool,
     /// Services stand still for longer than their leases, and go on.
     pub(super) stops: bool,
+    /// The database is restarted all the time, in this way.
+    pub(super) database: Option<Stop>,
+}
+
+impl Season {
+    /// Everything that can go wrong.
+    pub(super) const ALL: Self = Self {
+        crashes: true,
+        stops: true,
+        database: None,
+    };
+    /// Nothing stands still.
+    pub(super) const CRASHES: Self = Self {
+        stops: false,
+        ..Self::ALL
+    };
+    /// Only the provider fails.
+    pub(super) const FAULTS: Self = Self {
+        crashes: false,
+        ..Self::CRASHES
+    };
 }
 
 /// How often what was done.
@@ -56,11 +77,12 @@ pub(super) async fn make(
     while Instant::now() < until {
         weather.wake(Instant::now());
         match rng.u8(..100) {
+            0..50 if season.database.is_some() => weather.restart(season.database, &mut rng).await,
             0..25 if season.crashes => weather.kill(&mut rng).await,
-            25..32 if season.crashes => weather.restart(&mut rng).await,
+            25..32 if season.crashes => weather.restart(None, &mut rng).await,
             32..54 if season.crashes => weather.cut(&mut rng),
             54..60 if season.crashes => weather.hold(&mut rng).await,
-            60..66 if season.stops => weather.stop(&mut rng),
+            60..70 if season.stops => weather.stop(&mut rng),
             _ => {
                 let faults: Vec<&str> = (0..rng.usize(1..=2)).filter_map(|_| rng.choice(FAULTS)).collect();
                 weather.done.faults += faults.len();
@@ -111,7 +133,7 @@ impl Weather<'_> {
             self.done.kills += 1;
         }
         match rng.u8(..100) {
-            0..15 => self.restart(rng).await,
+            0..15 => self.restart(None, rng).await,
             15..50 => tokio::time::sleep(Duration::from_millis(rng.u64(50..800))).await,
             _ => {}
         }
@@ -121,11 +143,12 @@ impl Weather<'_> {
     }
 
     /// The database goes away and comes back; not all the time, for it would do nothing else.
-    async fn restart(&mut self, rng: &mut Rng) {
-        if self.restarted.elapsed() < Duration::from_secs(3) {
+    async fn restart(&mut self, way: Option<Stop>, rng: &mut Rng) {
+        let pause = if way.is_some() { 1 } else { 3 };
+        if self.restarted.elapsed() < Duration::from_secs(pause) {
             return;
         }
-        let stop = [Stop::Fast, Stop::Immediate, Stop::Crash][rng.usize(..3)];
+        let stop = way.unwrap_or([Stop::Fast, Stop::Immediate, Stop::Crash][rng.usize(..3)]);
         self.world.postgres.restart(stop).await;
         self.done.restarts.push(stop);
         self.restarted = Instant::now();

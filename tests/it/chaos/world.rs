@@ -31,20 +31,20 @@ pub(super) struct Setup {
     pub(super) more: &'static [&'static str],
     /// Two services of the kind that this project is there to replace, instead of the example.
     pub(super) naive: bool,
-    /// `off` for a database that says "committed" before it is.
-    pub(super) synchronous_commit: &'static str,
+    /// Settings of the database.
+    pub(super) database: &'static [(&'static str, &'static str)],
 }
 
 impl Default for Setup {
     fn default() -> Self {
         Self {
             keys: "honour",
-            delay: 20,
-            lease: 3_000,
+            delay: 100,
+            lease: 2_000,
             lag: 3_000,
             more: &[],
             naive: false,
-            synchronous_commit: "on",
+            database: &[],
         }
     }
 }
@@ -78,7 +78,7 @@ impl World {
     pub(super) async fn start(setup: Setup) -> Self {
         // The client wants one even for plain http; a second installation changes nothing.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let postgres = Postgres::start(setup.synchronous_commit).await;
+        let postgres = Postgres::start(setup.database).await;
         idemctl(&["migrate"]).on(&postgres.url()).run().await.ok();
         let delay = setup.delay.to_string();
         let args = ["--listen", "127.0.0.1:0", "--keys", setup.keys, "--delay", &delay];
