@@ -1,12 +1,16 @@
 //! The janitor: the jobs `purge` and `expired` on their schedules.
 //!
 //! [`service::run`] is the daemon's loop, [`run_once`] runs each job once. Both only call `ops`; there is no
-//! SQL here, no signal handler, and nothing that decides about a row by the process's clock.
+//! SQL here, no signal handler, and nothing that decides about a row by the process's clock. Any number of them may
+//! run on one database: [`turn`] sees to it that a job is run by one at a time, and once for each scheduled time.
 
 pub mod clock;
+mod event;
 mod reconcile;
 pub mod schedule;
 pub mod service;
+mod timer;
+pub mod turn;
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,6 +25,7 @@ use crate::store::Store;
 use reconcile::Memory;
 pub use reconcile::Reconciled;
 use schedule::Schedule;
+use turn::{Held, Outcome, Taken, Turn, WhenLost};
 
 /// Longest jitter: an hour.
 pub const MAX_JITTER: Duration = Duration::from_hours(1);
@@ -150,6 +155,17 @@ impl Done {
         }
     }
 
+    /// Whether the run was asked to stop before it was done.
+    pub fn is_interrupted(&self) -> bool {
+        match self {
+            Self::Purge(result) => result
+                .as_ref()
+                .is_ok_and(|report| report.stopped == purge::Stopped::Interrupted),
+            Self::Expired(result) => result.as_ref().is_ok_and(|report| report.interrupted),
+            Self::Reconcile(result) => result.as_ref().is_ok_and(|done| done.report.interrupted),
+        }
+    }
+
     /// Whether items of the run failed although the run itself did not.
     pub fn is_partial(&self) -> bool {
         match self {
@@ -176,7 +192,8 @@ impl fmt::Display for Done {
     }
 }
 
-/// Runs each configured job once, now, one after the other.
+/// Runs each configured job once, now, one after the other. A job that somebody else runs at that moment is left to
+/// them, and told.
 ///
 /// A job that fails does not keep the next from running. Returns the error of a database that could not be
 /// reached, or of a table that is not as expected, when no job has run; one that comes between two jobs ends the
@@ -184,36 +201,72 @@ impl fmt::Display for Done {
 pub async fn run_once(config: &Config, stop: &Stop) -> Result<Round> {
     config.check()?;
     let mut link = Link::open(config, stop).await?;
-    let mut all = Vec::new();
+    let mut round = Round::default();
     for job in Job::ALL {
         if stop.is_soft() {
             break;
         }
-        if link.conn.is_closed() {
-            link = match Link::open(config, stop).await {
-                Ok(link) => link,
-                Err(cause) => {
-                    return Ok(Round {
-                        done: all,
-                        ended_by: Some(cause),
-                    });
-                }
-            };
+        if config.schedule(job).is_none() {
+            continue;
         }
-        all.extend(link.run(config, job, &mut Memory::default(), stop).await);
+        if let Err(cause) = one(&mut link, config, job, stop, &mut round).await {
+            if round.done.is_empty() && round.held.is_empty() {
+                return Err(cause);
+            }
+            round.ended_by = Some(cause);
+            return Ok(round);
+        }
     }
     link.conn.close().await;
-    Ok(Round {
-        done: all,
-        ended_by: None,
-    })
+    Ok(round)
+}
+
+/// One job of a round.
+async fn one(link: &mut Link, config: &Config, job: Job, stop: &Stop, round: &mut Round) -> Result<()> {
+    if link.conn.is_closed() {
+        *link = Link::open(config, stop).await?;
+    }
+    let turn = match Turn::take(&link.conn, &link.store, job)
+        .await
+        .map_err(turn::explain)?
+    {
+        Taken::Ours(turn) => turn,
+        Taken::Held(held) => {
+            round.held.push(held);
+            return Ok(());
+        }
+    };
+    let mut memory = Memory::default();
+    let (done, lost) = {
+        let (link, memory) = (&mut *link, &mut memory);
+        turn.keep(&config.connection, stop, WhenLost::Stop, |stop| async move {
+            link.run(config, job, memory, &stop).await
+        })
+        .await
+    };
+    if let Some(lost) = lost {
+        tracing::warn!(%job, "the job was lost, and stopped: {lost}");
+    }
+    let Some(done) = done else { return Ok(()) };
+    let outcome = Outcome::of(&done, Outcome::Interrupted);
+    if !link.conn.is_closed()
+        && let Err(error) = turn
+            .finish(&link.conn, &link.store, outcome, &done.to_string())
+            .await
+    {
+        tracing::warn!(%job, %error, "how the run went could not be written down; a daemon will run the job again");
+    }
+    round.done.push(done);
+    Ok(())
 }
 
 /// What [`run_once`] did.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Round {
     /// The jobs that ran, well or not.
     pub done: Vec<Done>,
+    /// The jobs that did not run since somebody else runs them.
+    pub held: Vec<Held>,
     /// The error that kept the rest from running.
     pub ended_by: Option<Error>,
 }

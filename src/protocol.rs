@@ -27,11 +27,12 @@ mod held;
 mod keep_alive;
 mod lease;
 mod metrics;
-mod owner;
+pub(crate) mod owner;
 mod request;
 mod reservation;
 mod reserve;
 mod same_database;
+mod single_flight;
 mod wait;
 
 use std::sync::Arc;
@@ -47,6 +48,7 @@ pub use metrics::describe_metrics;
 pub use request::{OnExpired, Request};
 pub use reservation::{Busy, Difference, ExpiredLease, Replay, Reservation};
 pub use same_database::{TransactionClaim, TransactionReservation};
+pub use single_flight::SingleFlight;
 pub use wait::WaitLimit;
 
 /// Shortest lease: 1 second.

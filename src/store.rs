@@ -12,6 +12,8 @@ pub(crate) mod event;
 mod executor;
 #[cfg(feature = "operate")]
 pub(crate) mod expired;
+#[cfg(feature = "operate")]
+pub(crate) mod job;
 mod key_row;
 mod lease;
 #[cfg(feature = "operate")]
@@ -39,6 +41,8 @@ use crate::error::{Error, Result};
 #[cfg(feature = "operate")]
 pub use event::Event;
 pub use executor::{Answer, Cached, Executor, Params, Pooled, Statement};
+#[cfg(feature = "operate")]
+pub use job::JobRow;
 pub(crate) use lease::Mine;
 pub(crate) use reserve::{Claim, NewClaim, Seen, TakenOver, unknown_status};
 pub use shape::ResponseType;
@@ -67,6 +71,8 @@ static STATEMENTS: &[&[Sql]] = &[
     run_event::STATEMENTS,
     #[cfg(feature = "operate")]
     approval::STATEMENTS,
+    #[cfg(feature = "operate")]
+    job::STATEMENTS,
     #[cfg(feature = "operate")]
     session::STATEMENTS,
     #[cfg(feature = "operate")]

@@ -12,6 +12,7 @@ mod hot;
 mod plans;
 mod purge;
 mod report;
+mod storm;
 mod stream;
 
 use std::sync::Arc;
@@ -75,6 +76,7 @@ async fn measure(server: &Server, rows: u32) -> Result<()> {
     plans::run(&bench).await?;
     stream::run(&bench)?;
     hot::run(&bench).await?;
+    storm::run(&bench).await?;
     purge::run(&bench).await
 }
 

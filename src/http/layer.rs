@@ -13,7 +13,7 @@ use super::service::IdempotencyService;
 use crate::error::Result;
 use crate::fingerprint::Fields;
 use crate::key::KeyId;
-use crate::protocol::{Idempotency, OnExpired};
+use crate::protocol::{Idempotency, OnExpired, SingleFlight};
 
 /// Largest request body unless the layer says otherwise: 1 MiB.
 pub const DEFAULT_MAX_REQUEST_BYTES: usize = 1024 * 1024;
@@ -62,6 +62,7 @@ impl<P: Connections> IdempotencyLayer<P> {
             order: None,
             on_expired: OnExpired::default(),
             retention: None,
+            single_flight: None,
         };
         Self {
             keys,
@@ -126,6 +127,13 @@ impl<P: Connections> IdempotencyLayer<P> {
     #[must_use]
     pub fn on_expired(self, on_expired: OnExpired) -> Self {
         self.with(|rules| rules.on_expired = on_expired)
+    }
+
+    /// Asks the database once for any number of equal requests that this process has to answer in the same moment
+    /// ([`SingleFlight`]); for clients that send storms of repeats.
+    #[must_use]
+    pub fn single_flight(self) -> Self {
+        self.with(|rules| rules.single_flight = Some(SingleFlight::default()))
     }
 
     /// How long the purge keeps answers, to tell clients ([`super::RETENTION_HEADER`], [`super::EXPIRES_HEADER`]).

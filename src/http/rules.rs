@@ -8,7 +8,7 @@ use http::request::Parts;
 
 use crate::fingerprint::{Fields, Fingerprint};
 use crate::key::{KeyId, MAX_NAME_CHARS};
-use crate::protocol::{OnExpired, Request};
+use crate::protocol::{OnExpired, Request, SingleFlight};
 
 /// Whether a request must carry a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -38,6 +38,7 @@ pub(super) struct Rules {
     pub(super) order: Option<OrderOf>,
     pub(super) on_expired: OnExpired,
     pub(super) retention: Option<Duration>,
+    pub(super) single_flight: Option<SingleFlight>,
 }
 
 impl Rules {

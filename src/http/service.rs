@@ -27,6 +27,9 @@ use crate::protocol::{self, Difference, Lease, Replay, Reservation};
 /// Why a body could not be read.
 type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
+/// How often a claim is told again over a new connection when the one that it was told over broke.
+const RECLAIMS: u32 = 2;
+
 /// What [`IdempotencyLayer`] makes of a service.
 #[derive(Debug)]
 pub struct IdempotencyService<S, P> {
@@ -76,61 +79,107 @@ where
         let mut inner = std::mem::replace(&mut self.inner, clone);
         let layer = self.layer.clone();
         Box::pin(async move {
-            let (wanted, parts, body) = match admit(&layer, request).await {
-                Admitted::Unprotected(request) => return inner.call(request).await,
-                Admitted::Refused(problem) => return Ok(problem.response()),
-                Admitted::Wanted(wanted) => *wanted,
-            };
-            // In a task of its own, the claim included: a client that goes away neither leaves a claimed key behind
-            // that nobody works on, nor stops the work half-way.
-            let work = tokio::spawn(async move {
-                match reserve(&layer, &wanted).await {
-                    Ok(Reservation::Acquired(lease)) => {
-                        let request = Request::from_parts(parts, B::from(body));
-                        work(inner, layer, lease, request).await
-                    }
-                    Ok(other) => Ok(answer(&layer, other)),
-                    Err(problem) => Ok(problem.response()),
+            match prepare(&layer, request).await {
+                Prepared::Unprotected(request) => inner.call(request).await,
+                Prepared::Refused(problem) => Ok(problem.response()),
+                Prepared::Ready(wish, request) => {
+                    // In a task of its own: a client that goes away stops neither the claim nor the work half-way.
+                    let work = tokio::spawn(run(inner, layer, wish, request));
+                    // The task catches panics; it is only lost when the runtime shuts down.
+                    work.await
+                        .unwrap_or_else(|_| Ok(problem::outcome_unknown().response()))
                 }
-            });
-            // The task catches the handler's panics; it is only lost when the runtime shuts down.
-            work.await
-                .unwrap_or_else(|_| Ok(problem::outcome_unknown().response()))
+            }
         })
     }
 }
 
-/// What becomes of a request before the table is asked.
-enum Admitted<B> {
+/// What becomes of a request before anything is claimed.
+enum Prepared<B> {
     /// It is none of ours.
     Unprotected(Request<B>),
+    /// What is wrong with it.
     Refused(Problem),
-    /// A key is wanted for it.
-    Wanted(Box<(protocol::Request, http::request::Parts, Bytes)>),
+    /// What to claim for it.
+    Ready(Box<protocol::Request>, Request<B>),
 }
 
-async fn admit<P, B>(layer: &IdempotencyLayer<P>, request: Request<B>) -> Admitted<B>
+async fn prepare<P, B>(layer: &IdempotencyLayer<P>, request: Request<B>) -> Prepared<B>
 where
     P: Connections,
-    B: Body,
+    B: Body + From<Bytes>,
     B::Error: Into<BodyError>,
 {
     if !layer.rules.methods.contains(request.method()) {
-        return Admitted::Unprotected(request);
+        return Prepared::Unprotected(request);
     }
     let header = key_header::read(request.headers());
     if header == Header::Absent && layer.rules.requirement == Requirement::Optional {
-        return Admitted::Unprotected(request);
+        return Prepared::Unprotected(request);
     }
     let (parts, body) = request.into_parts();
-    match wanted(layer, header, &parts, body).await {
-        Ok((wanted, body)) => Admitted::Wanted(Box::new((wanted, parts, body))),
-        Err(problem) => Admitted::Refused(problem),
+    match wish(layer, header, &parts, body).await {
+        Ok((wish, body)) => Prepared::Ready(Box::new(wish), Request::from_parts(parts, B::from(body))),
+        Err(problem) => Prepared::Refused(problem),
     }
 }
 
-/// The protocol's request for an HTTP request, and its whole body; or what is wrong with it.
-async fn wanted<P, B>(
+/// Claims, and works if the key was acquired.
+async fn run<S, P, B, R>(
+    inner: S,
+    layer: IdempotencyLayer<P>,
+    wish: Box<protocol::Request>,
+    request: Request<B>,
+) -> Result<Response<R>, S::Error>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    P: Connections,
+    R: Body + From<Bytes>,
+    R::Error: Into<BodyError>,
+{
+    match reserve(&layer, &wish).await {
+        Ok(Reservation::Acquired(lease)) => work(inner, layer, lease, request).await,
+        Ok(other) => Ok(answer(&layer, other)),
+        Err(error) => Ok(unavailable(&error).response()),
+    }
+}
+
+/// A connection that broke leaves open whether the claim was committed: the same wish, told again, knows its own.
+async fn reserve<P: Connections>(
+    layer: &IdempotencyLayer<P>,
+    wish: &protocol::Request,
+) -> crate::error::Result<Reservation> {
+    let mut result = match &layer.rules.single_flight {
+        Some(flight) => flight.reserve(&layer.keys, &layer.executor, wish).await,
+        None => layer.keys.reserve(&layer.executor, wish).await,
+    };
+    for _ in 0..RECLAIMS {
+        match &result {
+            Err(error) if error.needs_reconnect() => {
+                tracing::warn!(%error, id = %wish.id(), "the connection broke over a claim; asking again");
+                tokio::time::sleep(Duration::from_millis(fastrand::u64(20..100))).await;
+                result = layer.keys.reserve(&layer.executor, wish).await;
+            }
+            _ => break,
+        }
+    }
+    result
+}
+
+fn unavailable(error: &crate::error::Error) -> Problem {
+    tracing::error!(%error, "a key could not be claimed; the request is refused");
+    let detail = "Nothing was done. Repeat the request with the same idempotency key.";
+    Problem::new(
+        problem::UNAVAILABLE,
+        StatusCode::SERVICE_UNAVAILABLE,
+        "Temporarily unavailable",
+        detail,
+    )
+    .retry_after(Duration::from_secs(1))
+}
+
+/// What to claim for a request; or what is wrong with it.
+async fn wish<P, B>(
     layer: &IdempotencyLayer<P>,
     header: Header,
     parts: &http::request::Parts,
@@ -153,40 +202,8 @@ where
         )
     };
     let fingerprint = layer.rules.fingerprint(parts, &body).map_err(invalid)?;
-    let wanted = layer
-        .rules
-        .request(parts, id, fingerprint)
-        .map_err(|error| unavailable(&error))?;
-    Ok((wanted, body))
-}
-
-async fn reserve<P: Connections>(
-    layer: &IdempotencyLayer<P>,
-    wanted: &protocol::Request,
-) -> Result<Reservation, Problem> {
-    let first = layer.keys.reserve(&layer.executor, wanted).await;
-    let reservation = match first {
-        // The claim may have been committed and its answer lost: the same request recognises it. Otherwise every
-        // repeat would be told for a whole lease that somebody is at work.
-        Err(error) if error.needs_reconnect() => {
-            tracing::warn!(%error, "a key could not be claimed; trying once more");
-            layer.keys.reserve(&layer.executor, wanted).await
-        }
-        first => first,
-    };
-    reservation.map_err(|error| unavailable(&error))
-}
-
-fn unavailable(error: &crate::error::Error) -> Problem {
-    tracing::error!(%error, "a key could not be claimed; the request is refused");
-    let detail = "Nothing was done. Repeat the request with the same idempotency key.";
-    Problem::new(
-        problem::UNAVAILABLE,
-        StatusCode::SERVICE_UNAVAILABLE,
-        "Temporarily unavailable",
-        detail,
-    )
-    .retry_after(Duration::from_secs(1))
+    let request = layer.rules.request(parts, id, fingerprint);
+    Ok((request.map_err(|error| unavailable(&error))?, body))
 }
 
 fn id<P>(

@@ -1,21 +1,31 @@
 //! The daemon's loop.
 //!
-//! Each job has its own loop and its own connection, so a long purge never delays the look at stuck rows, and a
-//! job never overlaps with itself. Runs that were missed (the machine slept, the last run took long, the
-//! database was away) are made up for by one run. Nothing but being asked to stop ends the loop.
+//! Each job has its own loop and its own connection, so a long purge never delays the look at stuck rows. Of all
+//! daemons on one database, one runs a job at a time (see [`super::turn`]); the others wait beside it and take over
+//! when it dies. The next time is counted from the last run that the database knows of, whoever made it, so that a
+//! daemon that is restarted every hour still runs a daily job. Runs that were missed (no daemon was there, the
+//! machine slept, the last run took long, the database was away) are made up for by one run. A job that no janitor
+//! has seen before waits for its first scheduled time. Nothing but being asked to stop ends the loop.
+
+mod attempt;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use tokio::sync::watch;
+use uuid::Uuid;
 
 use super::clock::Clock;
+pub use super::event::Event;
 use super::reconcile::Memory;
 use super::schedule::Schedule;
-use super::{Config, Done, Job, Link};
+use super::timer::Timer;
+use super::turn::{self, Due, Held};
+use super::{Config, Job, Link};
 use crate::error::{Error, Result};
 use crate::stop::Stop;
+use crate::store::JobRow;
 
 /// The longest sleep before looking at the clock again: the clock may be set, and a machine that was suspended
 /// does not count that time in its timers.
@@ -24,37 +34,8 @@ const MAX_SLEEP: Duration = Duration::from_secs(30);
 /// Shortest and longest pause before a job is tried again when the database is away.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
-/// What the loop tells whoever runs it.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Event<'a> {
-    /// A job will run at this time (plus jitter).
-    Scheduled {
-        /// Which job.
-        job: Job,
-        /// When.
-        at: DateTime<Utc>,
-    },
-    /// A job starts.
-    Started {
-        /// Which job.
-        job: Job,
-    },
-    /// A job's run is over.
-    Finished {
-        /// How it went.
-        done: &'a Done,
-    },
-    /// A job could not run: no connection, or not the table that is needed.
-    NotRun {
-        /// Which job.
-        job: Job,
-        /// Why.
-        cause: &'a Error,
-        /// When it is tried again; `None`: at its next scheduled time.
-        again_in: Option<Duration>,
-    },
-}
+/// Shortest and longest pause before looking again at a job that somebody else runs.
+const WATCH: (Duration, Duration) = (Duration::from_secs(1), MAX_SLEEP);
 
 /// Runs the jobs until asked to stop: softly after the batch under way, hard at once.
 ///
@@ -80,8 +61,17 @@ struct JobLoop<'a, O> {
     observe: &'a O,
     link: Option<Link>,
     memory: Memory,
-    /// When the last run started: times that came while it ran are made up for by one run.
-    since: Option<DateTime<Utc>>,
+    /// The line that was followed last, and since when it is counted, where another one was followed before.
+    line: Option<Schedule>,
+    line_since: Option<DateTime<Utc>>,
+    /// The job could not be looked at when it was due: the next look is at its next time.
+    failed: bool,
+    /// The last run's token and the time that the next time was counted from, as they were before waiting for it.
+    seen: Option<(Option<Uuid>, DateTime<Utc>)>,
+    /// The token of our own run, where its connection broke.
+    ours: Option<Uuid>,
+    /// Whose run is waited for, and how long until the next look.
+    watched: Option<(Option<Uuid>, Duration)>,
 }
 
 impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
@@ -100,17 +90,36 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
             observe,
             link: None,
             memory: Memory::default(),
-            since: None,
+            line: None,
+            line_since: None,
+            failed: false,
+            seen: None,
+            ours: None,
+            watched: None,
         }
     }
 
     async fn run(mut self) {
         while !self.stop.is_soft() {
             let config = Arc::clone(&self.config.borrow_and_update());
-            if !self.wait(&config).await {
+            let Some(schedule) = config.schedule(self.job) else {
+                // Not configured: until it is.
+                self.link = None;
+                self.changed_or_stopped().await;
+                self.line_since = Some(self.clock.now());
                 continue;
+            };
+            if self.line.as_ref().is_some_and(|line| line != schedule) {
+                // A new line counts from now.
+                self.line_since = Some(self.clock.now());
             }
-            self.run_job(&config).await;
+            self.line = Some(schedule.clone());
+            let Some(due) = self.look(&config).await else {
+                continue;
+            };
+            if self.wait(&config, schedule, due).await {
+                self.run_job(&config, schedule).await;
+            }
         }
         if let Some(link) = self.link.take() {
             // Bounded by the connection itself; a hard stop does not even wait for that.
@@ -121,19 +130,90 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
         }
     }
 
-    /// Waits for the job's next time; `false` when the configuration changed or a stop came first.
-    async fn wait(&mut self, config: &Config) -> bool {
-        let Some(schedule) = config.schedule(self.job) else {
-            // Not configured: until it is.
-            self.link = None;
-            self.changed_or_stopped().await;
-            return false;
+    /// When the job is due, by its row; while the database is away it is asked again and again. `None` when the
+    /// configuration changed or a stop came first.
+    async fn look(&mut self, config: &Config) -> Option<Due> {
+        if std::mem::take(&mut self.failed) {
+            return Some(Due::After(self.clock.now()));
+        }
+        let mut pause = BACKOFF.0;
+        loop {
+            let kept = self.link.is_some();
+            let cause = match self.try_look(config).await {
+                Ok((row, due)) => {
+                    self.seen = match &due {
+                        Due::After(since) => Some((row.token, *since)),
+                        _ => None,
+                    };
+                    return Some(due);
+                }
+                Err(cause) => cause,
+            };
+            if !self.survives(&cause) {
+                return Some(Due::After(self.clock.now()));
+            }
+            if self.stop.is_soft() {
+                return None;
+            }
+            // A connection that was kept may have died long ago.
+            if !kept && !self.rest(&cause, &mut pause).await {
+                return None;
+            }
+        }
+    }
+
+    async fn try_look(&mut self, config: &Config) -> Result<(JobRow, Due)> {
+        let job = self.job;
+        let link = self.connect(config).await?;
+        let row = turn::look(&link.conn, &link.store, job)
+            .await
+            .map_err(turn::explain)?;
+        let due = Due::new(&row, job, self.clock.now(), self.ours);
+        Ok((row, due))
+    }
+
+    /// Whether it may go better on another connection; says so where it will not.
+    fn survives(&mut self, cause: &Error) -> bool {
+        self.link = None;
+        let again = cause.needs_reconnect() || cause.is_retryable();
+        if !again && !self.stop.is_soft() {
+            (self.observe)(Event::NotRun {
+                job: self.job,
+                cause,
+                again_in: None,
+            });
+        }
+        again
+    }
+
+    /// Rests before the next try; `false` when the configuration changed or a stop came first.
+    async fn rest(&mut self, cause: &Error, pause: &mut Duration) -> bool {
+        let wait = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
+        (self.observe)(Event::NotRun {
+            job: self.job,
+            cause,
+            again_in: Some(wait),
+        });
+        *pause = (*pause * 2).min(BACKOFF.1);
+        tokio::select! {
+            () = tokio::time::sleep(wait) => true,
+            // The reason may be a wrong address that was put right just now.
+            () = self.changed_or_stopped() => false,
+        }
+    }
+
+    /// Waits until the job is due; `false` when something else is to be looked at first.
+    async fn wait(&mut self, config: &Config, schedule: &Schedule, due: Due) -> bool {
+        let since = match due {
+            Due::Now | Due::Ours => return true,
+            Due::Held(held) => {
+                self.watch(&held).await;
+                return false;
+            }
+            Due::After(since) => self.counted_from(since),
         };
-        let mut timer = Timer::new(
-            schedule,
-            self.since.unwrap_or_else(|| self.clock.now()),
-            config.jitter,
-        );
+        self.watched = None;
+        let mut timer = Timer::new(schedule, since, config.jitter);
         if let Some(at) = timer.at {
             (self.observe)(Event::Scheduled { job: self.job, at });
         }
@@ -150,62 +230,43 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
         }
     }
 
-    /// Runs the job; while the database is away it is tried again and again.
-    async fn run_job(&mut self, config: &Config) {
-        let mut pause = BACKOFF.0;
-        loop {
-            let kept = self.link.is_some();
-            let cause = match self.try_job(config).await {
-                Ok(Some(done)) => {
-                    (self.observe)(Event::Finished { done: &done });
-                    match done.cause() {
-                        // A connection that was kept may have died long ago; and after a real loss the work
-                        // that is left should not wait for the next time.
-                        Some(cause) if cause.needs_reconnect() => None,
-                        _ => return,
-                    }
-                }
-                Ok(None) => return,
-                Err(cause) => Some(cause),
-            };
-            self.link = None;
-            if self.stop.is_soft() {
-                return;
-            }
-            if kept && cause.is_none() {
-                continue;
-            }
-            let wait = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
-            if let Some(cause) = &cause {
-                let again_in = cause.needs_reconnect().then_some(wait);
-                (self.observe)(Event::NotRun {
+    /// Where a new line was given after the last run, its times count from then.
+    fn counted_from(&self, since: DateTime<Utc>) -> DateTime<Utc> {
+        // When the clock is set back, a line is not new for ever.
+        let line = self.line_since.filter(|line| *line <= self.clock.now());
+        line.map_or(since, |line| line.max(since))
+    }
+
+    /// Waits beside somebody else's run, no longer than its term.
+    async fn watch(&mut self, held: &Held) {
+        let pause = match self.watched {
+            Some((token, pause)) if token == held.token => (pause * 2).min(WATCH.1),
+            _ => {
+                (self.observe)(Event::Held {
                     job: self.job,
-                    cause,
-                    again_in,
+                    by: &held.by,
+                    until: held.until,
                 });
-                if again_in.is_none() {
-                    return;
-                }
+                WATCH.0
             }
-            pause = (pause * 2).min(BACKOFF.1);
-            tokio::select! {
-                () = tokio::time::sleep(wait) => {}
-                // The reason may be a wrong address that was put right just now.
-                () = self.changed_or_stopped() => return,
-            }
+        };
+        self.watched = Some((held.token, pause));
+        // A little after the end of the term, and not all at the same moment.
+        let over = held
+            .left
+            .saturating_add(Duration::from_millis(fastrand::u64(50..=500)));
+        tokio::select! {
+            () = tokio::time::sleep(pause.min(over)) => {}
+            () = self.changed_or_stopped() => {}
         }
     }
 
-    async fn try_job(&mut self, config: &Config) -> Result<Option<Done>> {
-        if self.link.as_ref().is_none_or(|link| link.conn.is_closed()) {
-            self.link = Some(Link::open(config, self.stop).await?);
-        }
-        let Some(link) = self.link.as_mut() else {
-            return Ok(None);
+    async fn connect(&mut self, config: &Config) -> Result<&mut Link> {
+        let open = match self.link.take() {
+            Some(link) if !link.conn.is_closed() => link,
+            _ => Link::open(config, self.stop).await?,
         };
-        self.since = Some(self.clock.now());
-        (self.observe)(Event::Started { job: self.job });
-        Ok(link.run(config, self.job, &mut self.memory, self.stop).await)
+        Ok(self.link.insert(open))
     }
 
     /// Ends on a stop and on a new configuration; the latter also closes the connection, whose settings may
@@ -216,80 +277,10 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
             () = stop.soft() => return,
             changed = self.config.changed() => changed.is_err(),
         };
-        // The new lines count from now.
-        self.since = None;
         if gone {
             // Nobody will send another configuration.
             stop.soft().await;
         }
         self.link = None;
-    }
-}
-
-/// The next time of a job.
-struct Timer {
-    at: Option<DateTime<Utc>>,
-    jitter: Duration,
-}
-
-impl Timer {
-    fn new(schedule: &Schedule, since: DateTime<Utc>, jitter: Duration) -> Self {
-        let jitter = jitter.mul_f64(fastrand::f64());
-        Self {
-            at: schedule.next_after(since),
-            jitter,
-        }
-    }
-
-    /// How long until then; zero when it is time, `None` when there will be none.
-    fn left(&mut self, schedule: &Schedule, now: DateTime<Utc>) -> Option<Duration> {
-        // When the clock is set back, the time that was computed before lies too far ahead.
-        let earlier = schedule.next_after(now);
-        self.at = match (self.at, earlier) {
-            (Some(at), Some(earlier)) => Some(at.min(earlier)),
-            (at, earlier) => at.or(earlier),
-        };
-        let wait = (self.at? - now).to_std().unwrap_or_default();
-        let late = (now - self.at?).to_std().unwrap_or_default();
-        Some(wait + self.jitter.saturating_sub(late))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn utc(text: &str) -> DateTime<Utc> {
-        text.parse().unwrap()
-    }
-
-    #[test]
-    fn a_timer_survives_sleep_jitter_and_a_clock_that_is_set_back() {
-        let schedule = Schedule::parse("0 3 * * *", chrono_tz::Tz::UTC).unwrap();
-        let mut timer = Timer::new(&schedule, utc("2026-11-29T02:59:00Z"), Duration::ZERO);
-        let mut left = |now| timer.left(&schedule, utc(now)).unwrap().as_secs();
-        assert_eq!(left("2026-11-29T02:59:00Z"), 60);
-        assert_eq!(
-            left("2026-11-28T02:59:30Z"),
-            30,
-            "set back by a day: today's run, not tomorrow's"
-        );
-        assert_eq!(
-            left("2026-12-05T12:00:00Z"),
-            0,
-            "slept through a week: one run, now"
-        );
-        let mut timer = Timer {
-            at: Some(utc("2026-11-29T03:00:00Z")),
-            jitter: Duration::from_secs(20),
-        };
-        let mut left = |now| timer.left(&schedule, utc(now)).unwrap().as_secs();
-        assert_eq!(left("2026-11-29T02:59:00Z"), 80);
-        assert_eq!(
-            left("2026-11-29T03:00:05Z"),
-            15,
-            "the jitter is counted from the scheduled time"
-        );
-        assert_eq!(left("2026-11-29T03:00:20Z"), 0);
     }
 }

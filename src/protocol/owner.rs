@@ -17,6 +17,6 @@ static OWNER: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// The same for the whole life of the process.
-pub(super) fn default_owner() -> String {
+pub(crate) fn default_owner() -> String {
     OWNER.clone()
 }

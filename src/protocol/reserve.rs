@@ -190,12 +190,18 @@ pub(super) fn busy(seen: &Seen) -> Busy {
         .lease_remaining_seconds
         .unwrap_or(f64::MAX)
         .clamp(0.0, MAX_RETRY_AFTER.as_secs_f64());
+    in_progress(Duration::from_secs_f64(rest), seen.attempt, seen.owner.clone())
+}
+
+/// Somebody else is at work, with so much of its lease left.
+pub(super) fn in_progress(rest: Duration, attempt: i32, owner: Option<String>) -> Busy {
+    let rest = rest.min(MAX_RETRY_AFTER).as_secs_f64();
     // Jitter upwards, so that a crowd of clients does not come back in one moment.
     let seconds = rest.max(0.05) * (1.0 + fastrand::f64() * 0.25);
     Busy {
         retry_after: Duration::from_secs_f64(seconds),
-        attempt: seen.attempt,
-        owner: seen.owner.clone(),
+        attempt,
+        owner,
     }
 }
 

@@ -53,6 +53,7 @@ pub(crate) static MIGRATIONS: &[Migration] = &[
     migration!(3, "0003_events.sql", Kind::Transaction),
     migration!(4, "0004_created_at_index.sql", Kind::Index(index::CREATED_AT)),
     migration!(5, "0005_expired_index.sql", Kind::Index(index::EXPIRED)),
+    migration!(6, "0006_jobs.sql", Kind::Transaction),
 ];
 
 impl Migration {
@@ -198,7 +199,7 @@ mod tests {
             .iter()
             .map(|migration| migration.statements().len())
             .collect();
-        assert_eq!(counts, [1, 3, 2, 1, 1]);
+        assert_eq!(counts, [1, 3, 2, 1, 1, 1]);
         for statement in MIGRATIONS.iter().flat_map(Migration::statements) {
             assert!(!statement.ends_with(';'), "{statement}");
             assert_eq!(statement.matches("$$").count() % 2, 0, "{statement}");

@@ -24,12 +24,18 @@ const END_COLUMNS: [&str; 7] = [
     "last_error",
 ];
 
+/// A purge by hand counts as the job's run like the daemon's. `known_since` takes its default: nobody can make a job
+/// seem new, and so keep it from being made up for.
+const JOBS: &str = "select, insert (job), update (holder, token, held_until, last_scheduled_at, last_started_at, \
+                    last_finished_at, last_success_at, last_outcome, last_summary)";
+
 /// One group role and what it may do with each of the tables; empty: nothing.
 struct Role {
     suffix: &'static str,
     purpose: &'static str,
     keys: &'static str,
     events: &'static str,
+    jobs: &'static str,
     migrations: &'static str,
 }
 
@@ -41,6 +47,7 @@ const ROLES: [Role; 4] = [
         purpose: "services that use the library: the protocol, and nothing of the event log",
         keys: "select, insert, update, delete",
         events: "",
+        jobs: "",
         migrations: "",
     },
     Role {
@@ -48,6 +55,7 @@ const ROLES: [Role; 4] = [
         purpose: "people who look: everything but the stored response bodies",
         keys: "select ({columns})",
         events: "select",
+        jobs: "select",
         migrations: "select",
     },
     Role {
@@ -56,6 +64,7 @@ const ROLES: [Role; 4] = [
                   event log is append-only to them",
         keys: "select, update ({end_columns}), delete",
         events: "select, insert ({event_columns})",
+        jobs: JOBS,
         migrations: "select",
     },
     Role {
@@ -63,6 +72,7 @@ const ROLES: [Role; 4] = [
         purpose: "the daemon alone, never people: an operator that may also delete events (retention.events)",
         keys: "select, update ({end_columns}), delete",
         events: "select, insert ({event_columns}), delete",
+        jobs: JOBS,
         migrations: "select",
     },
 ];
@@ -106,7 +116,7 @@ const REVOKE: &str = "
 -- From everybody first, so that what an older script granted is gone.
 -- (CREATE: up to PostgreSQL 14 everybody may make tables in the schema public.)
 revoke create on schema {schema} from public, {roles};
-revoke all on {keys}, {events}, {migrations} from public, {roles};
+revoke all on {keys}, {events}, {jobs}, {migrations} from public, {roles};
 do {tag}
 declare
     part regclass;
@@ -174,8 +184,14 @@ begin
                   ('update of events', has_any_column_privilege(r.oid, {events_literal}, 'update')),
                   ('delete of events',
                    name <> {janitor_literal} and has_table_privilege(r.oid, {events_literal}, 'delete')),
+                  ('change of jobs',
+                   name in ({app_literal}, {viewer_literal})
+                   and (has_any_column_privilege(r.oid, {jobs_literal}, 'insert')
+                        or has_any_column_privilege(r.oid, {jobs_literal}, 'update'))),
+                  ('delete of jobs', has_table_privilege(r.oid, {jobs_literal}, 'delete')),
                   ('truncate',
                    has_table_privilege(r.oid, {keys_literal}, 'truncate')
+                   or has_table_privilege(r.oid, {jobs_literal}, 'truncate')
                    or has_table_privilege(r.oid, {events_literal}, 'truncate')),
                   ('membership in another role',
                    exists (select from pg_auth_members m where m.member = r.oid)),
@@ -215,6 +231,7 @@ pub(crate) fn script(tables: &Tables, prefix: &str) -> String {
         ),
         ("{schema_literal}", quote_literal(&tables.schema)),
         ("{keys_literal}", quote_literal(&tables.fill("{keys}"))),
+        ("{jobs_literal}", quote_literal(&tables.fill("{jobs}"))),
         ("{events_literal}", quote_literal(&tables.fill("{events}"))),
         ("{app_literal}", quote_literal(&of("app"))),
         ("{viewer_literal}", quote_literal(&of("viewer"))),
@@ -225,6 +242,7 @@ pub(crate) fn script(tables: &Tables, prefix: &str) -> String {
         ("{schema}", tables.fill("{schema}")),
         ("{keys}", tables.fill("{keys}")),
         ("{events}", tables.fill("{events}")),
+        ("{jobs}", tables.fill("{jobs}")),
         ("{migrations}", tables.fill("{migrations}")),
     ];
     let mut script = fill(HEAD, &common);
@@ -241,6 +259,7 @@ pub(crate) fn script(tables: &Tables, prefix: &str) -> String {
         for (privileges, table) in [
             (role.keys, "{keys}"),
             (role.events, "{events}"),
+            (role.jobs, "{jobs}"),
             (role.migrations, "{migrations}"),
         ] {
             if privileges.is_empty() {

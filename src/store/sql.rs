@@ -10,7 +10,7 @@ use super::key_row::BodyTexts;
 /// A statement as it stands in the code. The text's first line is the comment `-- idemctl:NAME`, so that the
 /// server's logs and `pg_stat_activity` name it.
 ///
-/// `{keys}`, `{events}` and `{migrations}` stand for the three tables, `{has_body}`, `{body_bytes}` and
+/// `{keys}`, `{events}`, `{jobs}` and `{migrations}` stand for the four tables, `{has_body}`, `{body_bytes}` and
 /// `{body_sha256}` for what may be said of a stored body.
 #[derive(Debug)]
 pub(crate) struct Sql {
@@ -25,6 +25,7 @@ pub(crate) struct Tables {
     pub(crate) schema: String,
     keys: String,
     events: String,
+    jobs: String,
     migrations: String,
     /// Whether the role may read stored bodies.
     bodies: bool,
@@ -37,6 +38,7 @@ impl Tables {
             schema: schema.to_owned(),
             keys: format!("{quoted}.idempotency"),
             events: format!("{quoted}.idempotency_event"),
+            jobs: format!("{quoted}.idempotency_job"),
             migrations: format!("{quoted}.idempotency_migration"),
             bodies: true,
         }
@@ -56,6 +58,7 @@ impl Tables {
             .replace("{body_sha256}", bodies.body_sha256)
             .replace("{keys}", &self.keys)
             .replace("{events}", &self.events)
+            .replace("{jobs}", &self.jobs)
             .replace("{migrations}", &self.migrations)
             .replace("{schema}", &quote_ident(&self.schema))
     }

@@ -1,5 +1,6 @@
 //! The tower layer under axum, over real sockets: what clients get, and what is stored.
 
+mod claims;
 mod policy;
 mod trouble;
 
@@ -14,7 +15,7 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use idemctl::error::Error;
-use idemctl::http::{Attempt, IdempotencyLayer};
+use idemctl::http::{Attempt, Connections, IdempotencyLayer};
 use idemctl::protocol::Idempotency;
 use tokio::sync::Semaphore;
 use tokio_postgres::Client;
@@ -59,7 +60,7 @@ fn layer_of(
     IdempotencyLayer::new(keys, connect, client)
 }
 
-async fn service(layer: Layer) -> Service {
+async fn service<P: Connections>(layer: IdempotencyLayer<P>) -> Service {
     let work = Arc::new(Work {
         runs: AtomicUsize::new(0),
         begun: Semaphore::new(0),

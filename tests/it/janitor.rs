@@ -76,6 +76,8 @@ impl Running {
                     Event::NotRun { job, cause, again_in } => {
                         format!("not run {job} again={} {cause}", again_in.is_some())
                     }
+                    Event::Held { job, by, until } => format!("held {job} by {by} until {until}"),
+                    Event::Lost { job, how } => format!("lost {job} {how}"),
                     _ => unreachable!("a new event"),
                 };
                 record.lock().unwrap().push(text.clone());

@@ -157,7 +157,8 @@ impl From<Error> for CliError {
 /// PostgreSQL names the table but not the privilege.
 const PRIVILEGES: &str = "reading needs USAGE on the schema and SELECT on idempotency and idempotency_event; release, \
                           reconcile, resolve and purge also UPDATE and DELETE on idempotency and INSERT on \
-                          idempotency_event; migrate needs \
+                          idempotency_event, purge and janitor also SELECT, INSERT and UPDATE on idempotency_job; \
+                          migrate needs \
                           the owner. Have it granted (`idemctl migrate --roles` prints the SQL of a role for each \
                           purpose), or connect as another user";
 

@@ -29,6 +29,19 @@ const EVENT_COLUMNS: [&str; 12] = [
     "after",
     "details",
 ];
+const JOB_COLUMNS: [&str; 11] = [
+    "job",
+    "known_since",
+    "holder",
+    "token",
+    "held_until",
+    "last_scheduled_at",
+    "last_started_at",
+    "last_finished_at",
+    "last_success_at",
+    "last_outcome",
+    "last_summary",
+];
 
 /// The database as it was found.
 #[derive(Debug)]
@@ -207,11 +220,17 @@ impl Situation {
                     relation.name
                 ));
             }
-            if relation.name == "idempotency_event" {
-                require_columns(relation, &EVENT_COLUMNS, schema)?;
+            match relation.name.as_str() {
+                "idempotency_event" => require_columns(relation, &EVENT_COLUMNS, schema)?,
+                "idempotency_job" => require_columns(relation, &JOB_COLUMNS, schema)?,
+                _ => {}
             }
         }
-        for (version, name) in [(2, "idempotency"), (3, "idempotency_event")] {
+        for (version, name) in [
+            (2, "idempotency"),
+            (3, "idempotency_event"),
+            (6, "idempotency_job"),
+        ] {
             let recorded = self.applied.iter().any(|applied| applied.version == version);
             if recorded && self.relation(name).is_none() {
                 return refusal(format!(

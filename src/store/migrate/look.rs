@@ -68,7 +68,7 @@ select c.relname::text as name,
   from pg_class c
   join pg_namespace n on n.oid = c.relnamespace
  where n.nspname = $1 /* schema */
-   and c.relname in ('idempotency', 'idempotency_event', 'idempotency_migration')
+   and c.relname in ('idempotency', 'idempotency_event', 'idempotency_job', 'idempotency_migration')
  order by c.relname",
     types: &[Type::TEXT],
 };

@@ -1,12 +1,12 @@
 //! A table that is away, leases that are lost, clients that hang up.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::{fixture, layer, layer_of, service, unreachable};
 use crate::protocol::{Table, open};
-use crate::support::{Proxy, Target, connect, until};
+use crate::support::until;
 
 const PAY: &str = r#"{"amount": 4990}"#;
 const WAIT: &str = r#"{"amount": 4990, "do": "wait"}"#;
@@ -145,70 +145,4 @@ async fn a_client_that_hangs_up_does_not_stop_the_work() {
         .await;
     let again = service.post("shop-1", Some("k"), WAIT).await;
     assert_eq!((again.status, again.replayed, service.runs()), (201, true, 1));
-}
-
-/// A gone client must not leave a key behind that is claimed and that nobody works on.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_hangs_up_while_its_key_is_claimed_leaves_no_claim_without_work() {
-    let table = Table::new().await;
-    let connection = Arc::new(table.db.connect().await);
-    let keys = open(&connection).await;
-    let service = service(layer(keys, Arc::clone(&connection))).await;
-    // The claim waits for a competitor that has not committed yet.
-    let mut competitor = table.db.connect().await;
-    let transaction = competitor.transaction().await.unwrap();
-    let claim = "insert into idempotency (client_id, key, fingerprint) values ('shop-1', 'k', 'x')";
-    transaction.execute(claim, &[]).await.unwrap();
-    let idle = Arc::strong_count(&connection);
-    let call = tokio::time::timeout(Duration::from_millis(300), service.post("shop-1", Some("k"), PAY));
-    assert!(call.await.is_err(), "the claim waits");
-    // The server may notice, and let the statement go that runs for this client; it need not.
-    let noticed = until("it is noticed", async || Arc::strong_count(&connection) == idle);
-    let _either = tokio::time::timeout(Duration::from_secs(1), noticed).await;
-    transaction.rollback().await.unwrap();
-    let query = "select count(*) = 1 from idempotency where key = 'k' and status = 'done'";
-    until("the work is done", async || {
-        table.db.client.query_one(query, &[]).await.unwrap().get(0)
-    })
-    .await;
-    assert!(service.post("shop-1", Some("k"), PAY).await.replayed);
-    assert_eq!(service.runs(), 1);
-}
-
-/// The claim was committed, and the connection broke before that was told: no repeat must be told for a whole lease
-/// that somebody is at work.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_claim_whose_answer_was_lost_is_worked_on() {
-    let table = Table::new().await;
-    let socket = table.db.socket_dir.join(format!(".s.PGSQL.{}", table.db.port));
-    let proxy = Proxy::start(Target::Unix(socket)).await;
-    let (port, name) = (proxy.address.port(), &table.db.name);
-    let cut = Arc::new(connect(&format!("postgresql://idemctl@127.0.0.1:{port}/{name}")).await);
-    let direct = Arc::new(table.db.connect().await);
-    let keys = open(&direct).await;
-    let taken = AtomicUsize::new(0);
-    let layer = layer_of(keys, move || {
-        let first = taken.fetch_add(1, Ordering::SeqCst) == 0;
-        Ok(Arc::clone(if first { &cut } else { &direct }))
-    });
-    let service = service(layer).await;
-    let mut locker = table.db.connect().await;
-    let lock = locker.transaction().await.unwrap();
-    lock.batch_execute("lock table idempotency in exclusive mode")
-        .await
-        .unwrap();
-    let storm = async {
-        let waiting = "select exists (select from pg_stat_activity where datname = current_database()
-                                       and wait_event_type = 'Lock')";
-        table.until(waiting).await;
-        proxy.hold();
-        lock.commit().await.unwrap();
-        table
-            .until("select exists (select from idempotency where key = 'k')")
-            .await;
-        proxy.cut();
-    };
-    let (got, ()) = tokio::join!(service.post("shop-1", Some("k"), PAY), storm);
-    assert_eq!((got.status, service.runs()), (201, 1), "{got:?}");
-    assert!(service.post("shop-1", Some("k"), PAY).await.replayed);
 }

@@ -24,7 +24,7 @@ async fn eight(settings: &Settings, db: &Database) {
     assert_eq!(steps, ALL);
     assert_eq!(
         value::<i64>(&db.client, "select count(*) from idempotency_migration").await,
-        5
+        6
     );
     assert!(status(settings).await.is_current());
     let idle: i64 = value(

@@ -157,7 +157,7 @@ async fn a_database_that_is_newer() {
         &[
             "migration 99 (later)",
             "applied by idemctl 9.1.0",
-            "knows migrations 1 to 5",
+            "knows migrations 1 to 6",
         ],
     )
     .await;

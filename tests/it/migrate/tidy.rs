@@ -27,6 +27,10 @@ const RELEASED: &[(&str, &str)] = &[
         "0005_expired_index.sql",
         "dd776e5e7e1d9149a877748bc48ea379e690d9ffe1c2a59b4b5b0495ca38a041",
     ),
+    (
+        "0006_jobs.sql",
+        "dc0bb46969e52722422b0dd8d3774622c6df66ebd6c1cf767602179ff3db4355",
+    ),
 ];
 
 fn sha256(bytes: &[u8]) -> String {

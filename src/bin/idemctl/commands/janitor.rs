@@ -59,7 +59,7 @@ fn config(context: &Context) -> Result<Config> {
 async fn once(context: &Context, config: &Config, _confirmed: Confirmed) -> Result<Exit> {
     let lifecycle = Lifecycle::install(false)?;
     let round = run_once(config, &lifecycle.stop).await?;
-    let view = OnceView::new(round.done);
+    let view = OnceView::new(round.done, round.held);
     context.printer.document(&view)?;
     if let Some(cause) = round.ended_by {
         return Err(CliError::from(cause).before("the other jobs did not run"));
@@ -139,6 +139,10 @@ fn log(event: Event<'_>) {
     match event {
         Event::Scheduled { job, at } => tracing::info!(%job, at = %at.to_rfc3339(), "next run"),
         Event::Started { job } => tracing::debug!(%job, "run starts"),
+        Event::Held { job, by, until } => {
+            tracing::info!(%job, by = %by.escape_debug(), %until, "somebody else runs it");
+        }
+        Event::Lost { job, how } => tracing::warn!(%job, "the run stopped, since the job was lost: {how}"),
         Event::Finished { done } => {
             let job = done.job();
             if done.cause().is_some() {

@@ -3,9 +3,13 @@
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use idemctl::connect::Connection;
+use idemctl::connect::{Connection, Settings};
 use idemctl::error::Error;
+use idemctl::janitor::Job;
+use idemctl::janitor::turn::{Outcome, Taken, Turn, WhenLost, explain};
+use idemctl::ops::Failure;
 use idemctl::ops::purge::{self, MAX_BATCH_SIZE, Progress, Report, Request, Stopped};
+use idemctl::stop::Stop;
 use idemctl::store::Store;
 
 use crate::cli::Format;
@@ -50,7 +54,25 @@ pub(crate) async fn run(context: &Context, args: PurgeArgs) -> Result<Exit> {
         confirmed = gate(context, &args, &request, &connection, &store) => confirmed?,
         () = lifecycle.stop.soft() => return Err(interrupted()),
     };
-    let report = delete(context, &lifecycle, &mut connection, &store, &request, confirmed).await?;
+    // The configured purge is the daemon's job too; another retention, or a look, is not.
+    let turn = match args.ttl {
+        None if !request.dry_run => turn(context, &connection, &store).await?,
+        _ => None,
+    };
+    let result = delete(
+        context,
+        &lifecycle,
+        &mut connection,
+        &store,
+        &request,
+        (turn.as_ref(), &context.settings.connection()?),
+        confirmed,
+    )
+    .await;
+    if let Some(turn) = &turn {
+        write_down(turn, &connection, &store, &result).await;
+    }
+    let report = result.map_err(|failure| failed(context, failure))?;
     context.printer.document(&PurgeView::from(&report))?;
     if report.stopped == Stopped::Interrupted {
         return Err(
@@ -118,6 +140,66 @@ async fn gate(
     confirm(&args.change, &question)
 }
 
+/// Takes the job, so that a daemon does not do the same again at once. Where somebody runs it already, or the role may
+/// not say that it does, it is said and purged all the same: whoever types `purge` wants space now, and two purges
+/// delete no row twice.
+async fn turn(context: &Context, connection: &Connection, store: &Store) -> Result<Option<Turn>> {
+    match Turn::take(connection, store, Job::Purge).await {
+        Ok(Taken::Ours(turn)) => Ok(Some(turn)),
+        Ok(Taken::Held(held)) => {
+            context.printer.note(&format!(
+                "{held}; this purge runs beside it, and each row is deleted once"
+            ));
+            Ok(None)
+        }
+        Err(error) if error.sqlstate() == Some("42501") || matches!(error, Error::Contended { .. }) => {
+            tracing::warn!("the daemon will not know of this purge: {}", explain(error));
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Writes down how the purge went. Where that fails the purge itself is done all the same.
+async fn write_down(
+    turn: &Turn,
+    connection: &Connection,
+    store: &Store,
+    result: &Result<Report, Failure<Report>>,
+) {
+    let (outcome, summary) = match result {
+        Ok(report) if report.stopped == Stopped::Interrupted => (Outcome::Interrupted, report.to_string()),
+        Ok(report) if report.skipped > 0 => (Outcome::Partial, report.to_string()),
+        Ok(report) => (Outcome::Ok, report.to_string()),
+        Err(failure) if matches!(failure.cause, Error::Interrupted) => {
+            (Outcome::Interrupted, failure.to_string())
+        }
+        Err(failure) => (Outcome::Failed, failure.to_string()),
+    };
+    if connection.is_closed() {
+        tracing::warn!("how the purge went could not be written down; a daemon will run the job again");
+        return;
+    }
+    if let Err(error) = turn.finish(connection, store, outcome, &summary).await {
+        tracing::warn!(%error, "how the purge went could not be written down; a daemon will run the job again");
+    }
+}
+
+/// What was deleted is told on stdout too, for those who read JSON; the error that counts comes after.
+fn failed(context: &Context, failure: Failure<Report>) -> CliError {
+    let done = failure.report.to_string();
+    let _written = context
+        .printer
+        .document(&PurgeView::from(failure.report.as_ref()));
+    let interrupted = matches!(failure.cause, Error::Interrupted);
+    let error = CliError::from(failure.cause).before(&done);
+    if interrupted {
+        error.hint("run it again for the rest")
+    } else {
+        error
+    }
+}
+
 /// Purges, with a bar on a terminal.
 async fn delete(
     context: &Context,
@@ -125,8 +207,9 @@ async fn delete(
     connection: &mut Connection,
     store: &Store,
     request: &Request,
+    (turn, settings): (Option<&Turn>, &Settings),
     _confirmed: Confirmed,
-) -> Result<Report> {
+) -> Result<Report, Failure<Report>> {
     let visible = std::io::stderr().is_terminal() && context.printer.format() == Format::Table;
     let bar = if visible {
         // The count only gives the bar its length: where it takes too long, there is none.
@@ -145,20 +228,18 @@ async fn delete(
         }
         bar.set_position(seen);
     };
-    let result = purge::run(connection, store, request, &mut progress, &lifecycle.stop).await;
-    bar.finish_and_clear();
-    result.map_err(|failure| {
-        let done = failure.report.to_string();
-        // What was deleted is told on stdout too, for those who read JSON; the error that counts comes after.
-        let _written = context
-            .printer
-            .document(&PurgeView::from(failure.report.as_ref()));
-        let interrupted = matches!(failure.cause, Error::Interrupted);
-        let error = CliError::from(failure.cause).before(&done);
-        if interrupted {
-            error.hint("run it again for the rest")
-        } else {
-            error
+    let stop = &lifecycle.stop;
+    let result = match turn {
+        None => purge::run(connection, store, request, &mut progress, stop).await,
+        Some(turn) => {
+            let work = async |stop: Stop| purge::run(connection, store, request, &mut progress, &stop).await;
+            let (result, lost) = turn.keep(settings, stop, WhenLost::GoOn, work).await;
+            if let Some(how) = lost {
+                tracing::warn!("a daemon may have purged at the same time, which does no harm: {how}");
+            }
+            result
         }
-    })
+    };
+    bar.finish_and_clear();
+    result
 }

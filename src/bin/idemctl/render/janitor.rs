@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use chrono::{DateTime, SecondsFormat, Utc};
+use idemctl::janitor::turn::Held;
 use idemctl::janitor::{Config, Done, Job};
 use idemctl::ops::expired;
 use serde::Serialize;
@@ -121,9 +122,10 @@ struct ItemView {
 }
 
 impl OnceView {
-    pub(crate) fn new(done: Vec<Done>) -> Self {
+    pub(crate) fn new(done: Vec<Done>, held: Vec<Held>) -> Self {
+        let held = held.iter().map(RunView::from);
         Self {
-            jobs: done.into_iter().map(RunView::from).collect(),
+            jobs: done.into_iter().map(RunView::from).chain(held).collect(),
         }
     }
 
@@ -136,6 +138,21 @@ impl OnceView {
         let same = self.jobs.iter().all(|run| run.exit == first.exit);
         let exit = if same { first.exit } else { Exit::Partial };
         Err(CliError::new(exit, format!("{}: {}", first.job, first.summary)))
+    }
+}
+
+impl From<&Held> for RunView {
+    /// Not run: that somebody else does is what was wanted.
+    fn from(held: &Held) -> Self {
+        Self {
+            job: held.job.as_str(),
+            ok: true,
+            summary: format!("left to another: {held}"),
+            purge: None,
+            expired: None,
+            reconcile: None,
+            exit: Exit::Done,
+        }
     }
 }
 
