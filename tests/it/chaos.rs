@@ -106,6 +106,10 @@ async fn nothing_is_charged_twice_at_a_provider_without_keys() {
 /// A run with something wrong in it: whether the checker sees it.
 async fn caught(name: &'static str, setup: Setup, season: Season, violation: fn(&Violation) -> bool) {
     let _alone = alone().await;
+    let setup = Setup {
+        mistake: true,
+        ..setup
+    };
     let verdict = run(name, setup, season, seed(), Duration::from_secs(4)).await;
     println!("{}", verdict.figures);
     let found = verdict.violations.iter().filter(|found| violation(found)).count();

@@ -53,7 +53,7 @@ pub(super) async fn run(
     time: Duration,
 ) -> Verdict {
     let lease = Duration::from_millis(setup.lease);
-    let naive = setup.naive;
+    let (naive, mistake) = (setup.naive, setup.mistake);
     let mut rng = Rng::with_seed(seed);
     let mut world = World::start(setup).await;
     let shops = Shops::new(Arc::clone(&world.addresses));
@@ -68,7 +68,9 @@ pub(super) async fn run(
     let reconciled = settle(&world, &shops, &mut rng, quiet + SETTLED_WITHIN, naive).await;
     let settled = quiet.elapsed();
     // A charge that is still under way must be seen, too; announced it is to nobody.
-    tokio::time::sleep(LATEST_CHARGE).await;
+    if !mistake {
+        tokio::time::sleep(LATEST_CHARGE).await;
+    }
     let history = History {
         exchanges: shops.log(),
         ledger: world.ledger().await,
@@ -91,7 +93,7 @@ pub(super) async fn run(
 async fn settle(world: &World, shops: &Arc<Shops>, rng: &mut Rng, until: Instant, naive: bool) -> usize {
     let (retried, left): (Vec<Wish>, Vec<Wish>) =
         shops.unsettled().into_iter().partition(|_| rng.u8(..100) < 60);
-    let mut clients = insist(shops, retried, rng, until);
+    let mut clients = insist(shops, &retried, rng, until);
     let mut runs = 0;
     if !naive {
         while Instant::now() < until {
@@ -111,12 +113,12 @@ async fn settle(world: &World, shops: &Arc<Shops>, rng: &mut Rng, until: Instant
         }
     }
     join(&mut clients).await;
-    join(&mut insist(shops, left, rng, until)).await;
+    join(&mut insist(shops, &left, rng, until)).await;
     runs
 }
 
 /// Clients that do not give up, each with a few wishes.
-fn insist(shops: &Arc<Shops>, wishes: Vec<Wish>, rng: &mut Rng, until: Instant) -> JoinSet<()> {
+fn insist(shops: &Arc<Shops>, wishes: &[Wish], rng: &mut Rng, until: Instant) -> JoinSet<()> {
     let mut clients = JoinSet::new();
     for wishes in wishes.chunks(wishes.len().div_ceil(20).max(1)) {
         let (shops, wishes, mut rng) = (Arc::clone(shops), wishes.to_vec(), rng.fork());

@@ -31,6 +31,8 @@ pub(super) struct Setup {
     pub(super) more: &'static [&'static str],
     /// Two services of the kind that this project is there to replace, instead of the example.
     pub(super) naive: bool,
+    /// There is something wrong that has to be caught, soon if possible.
+    pub(super) mistake: bool,
     /// Settings of the database.
     pub(super) database: &'static [(&'static str, &'static str)],
 }
@@ -44,6 +46,7 @@ impl Default for Setup {
             lag: 3_000,
             more: &[],
             naive: false,
+            mistake: false,
             database: &[],
         }
     }
@@ -116,7 +119,7 @@ impl World {
         let address = if self.setup.naive {
             naive::start(client, provider).await
         } else {
-            let mut process = self.service(&provider).spawn();
+            let mut process = self.service(place, &provider).spawn();
             let front = Proxy::start(Target::Tcp(listening(&mut process).await)).await;
             let address = front.address;
             self.services[place] = Some(Service { process, front });
@@ -125,7 +128,8 @@ impl World {
         self.addresses.lock().unwrap()[place] = address;
     }
 
-    fn service(&self, provider: &str) -> Run {
+    /// The services are not quite alike: the second asks the database once for equal requests of one moment.
+    fn service(&self, place: usize, provider: &str) -> Run {
         let lease = self.setup.lease.to_string();
         let lag = self.setup.lag.to_string();
         let args = [
@@ -140,8 +144,9 @@ impl World {
             "--lag",
             &lag,
         ];
+        let flight: &[&str] = if place == 1 { &["--single-flight"] } else { &[] };
         let url = Postgres::url_at(self.to_database.address.port());
-        example("payments", &[&args, self.setup.more].concat()).on(&url)
+        example("payments", &[&args, flight, self.setup.more].concat()).on(&url)
     }
 
     /// `kill -9`.
