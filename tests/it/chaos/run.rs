@@ -16,6 +16,9 @@ use super::world::{Setup, World};
 /// How long after the trouble everything must have come to an end.
 const SETTLED_WITHIN: Duration = Duration::from_mins(2);
 
+/// The same where a mistake was made: a key that was charged twice is for people, and never ends by itself.
+const MISTAKE_WITHIN: Duration = Duration::from_secs(8);
+
 /// How long the provider may take for a charge that nobody waits for any more: its slowest fault, and as much again.
 const LATEST_CHARGE: Duration = Duration::from_secs(4);
 
@@ -65,7 +68,8 @@ pub(super) async fn run(
     let done = weather::make(&mut world, season, lease, rng.fork(), until).await;
     join(&mut clients).await;
     let quiet = Instant::now();
-    let reconciled = settle(&world, &shops, &mut rng, quiet + SETTLED_WITHIN, naive).await;
+    let patience = if mistake { MISTAKE_WITHIN } else { SETTLED_WITHIN };
+    let reconciled = settle(&world, &shops, &mut rng, quiet + patience, naive).await;
     let settled = quiet.elapsed();
     // A charge that is still under way must be seen, too; announced it is to nobody.
     if !mistake {
