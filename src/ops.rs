@@ -5,6 +5,7 @@ pub mod actor;
 pub mod ask;
 pub mod end;
 pub mod expired;
+pub mod gauges;
 pub mod history;
 pub mod inspect;
 pub mod list;
