@@ -6,7 +6,7 @@ use idemctl::dev::{Binaries, Identity, Lifetime, Options, Server};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::support::{connect, temp_dir};
+use crate::support::{Database, Pgbouncer, PgbouncerOptions, connect, pgbouncer, temp_dir};
 
 /// The name of the database.
 const DATABASE: &str = "payments";
@@ -120,12 +120,41 @@ impl Postgres {
 
     /// A client of the driver, once the server lets one in.
     pub(super) async fn client(&self) -> tokio_postgres::Client {
-        crate::support::until("PostgreSQL answers", async || {
-            tokio_postgres::connect(&self.url(), tokio_postgres::NoTls)
-                .await
-                .is_ok()
-        })
-        .await;
+        answers(&self.url()).await;
         connect(&self.url()).await
     }
+
+    /// A PgBouncer in transaction mode before it.
+    pub(super) async fn pooler(&self) -> Pgbouncer {
+        let server = self.server.as_ref().expect("it runs");
+        let database = Database {
+            name: DATABASE.to_owned(),
+            url: self.url(),
+            client: self.client().await,
+            socket_dir: server.socket_dir().to_owned(),
+            port: server.port(),
+        };
+        let options = PgbouncerOptions {
+            pool_size: 4,
+            // It would wait 15 s before it looks for a database that went away, and let clients wait for minutes.
+            extra: vec![
+                "server_login_retry = 1".to_owned(),
+                "query_wait_timeout = 3".to_owned(),
+            ],
+            ..PgbouncerOptions::default()
+        };
+        pgbouncer(&database, options).await
+    }
+}
+
+/// Waits until a server, or the pooler before it, answers a question.
+pub(super) async fn answers(url: &str) {
+    crate::support::until("the database answers", async || {
+        let Ok((client, connection)) = tokio_postgres::connect(url, tokio_postgres::NoTls).await else {
+            return false;
+        };
+        tokio::spawn(connection);
+        client.simple_query("select 1").await.is_ok()
+    })
+    .await;
 }

@@ -7,6 +7,7 @@ use nix::sys::signal::Signal;
 
 use super::postgres::Stop;
 use super::world::{SERVICES, World};
+use crate::support::Proxy;
 
 /// How charges go wrong at the provider.
 const FAULTS: [&str; 6] = [
@@ -156,7 +157,7 @@ impl Weather<'_> {
 
     fn cut(&mut self, rng: &mut Rng) {
         match rng.u8(..3) {
-            0 => self.world.to_database.cut(),
+            0 => self.world.to_database.iter().for_each(Proxy::cut),
             1 => self.world.to_provider.cut(),
             _ => self.world.cut_clients(),
         }
@@ -166,10 +167,9 @@ impl Weather<'_> {
     /// The database or the provider vanishes without a packet, for a while.
     async fn hold(&mut self, rng: &mut Rng) {
         let world = &self.world;
-        let proxy = if rng.bool() {
-            &world.to_database
-        } else {
-            &world.to_provider
+        let proxy = match rng.usize(..=SERVICES) {
+            SERVICES => &world.to_provider,
+            place => &world.to_database[place],
         };
         proxy.hold();
         tokio::time::sleep(Duration::from_millis(rng.u64(100..1_500))).await;

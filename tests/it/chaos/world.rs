@@ -9,8 +9,8 @@ use tokio_postgres::Client;
 use super::client::Addresses;
 use super::history::{Charge, Id, Row};
 use super::naive;
-use super::postgres::Postgres;
-use crate::support::{Proxy, Run, Spawned, Target, example, idemctl, temp_dir};
+use super::postgres::{Postgres, answers};
+use crate::support::{Pgbouncer, Proxy, Run, Spawned, Target, example, idemctl, temp_dir};
 
 /// How many services share the table.
 pub(super) const SERVICES: usize = 2;
@@ -62,8 +62,9 @@ struct Service {
 pub(super) struct World {
     setup: Setup,
     pub(super) postgres: Postgres,
-    /// Between the services and the database.
-    pub(super) to_database: Proxy,
+    /// Between each service and the database; the second goes through a PgBouncer as well.
+    pub(super) to_database: [Proxy; SERVICES],
+    pooler: Pgbouncer,
     /// Between the services and the provider.
     pub(super) to_provider: Proxy,
     /// The provider itself.
@@ -92,8 +93,14 @@ impl World {
         });
         let mut process = run.await.expect("the examples build").spawn();
         let provider = listening(&mut process).await;
+        let pooler = postgres.pooler().await;
+        let pooled = SocketAddr::from(([127, 0, 0, 1], pooler.port));
         let mut world = Self {
-            to_database: Proxy::start(Target::Unix(postgres.socket())).await,
+            to_database: [
+                Proxy::start(Target::Unix(postgres.socket())).await,
+                Proxy::start(Target::Tcp(pooled)).await,
+            ],
+            pooler,
             to_provider: Proxy::start(Target::Tcp(provider)).await,
             postgres,
             provider,
@@ -115,6 +122,10 @@ impl World {
     pub(super) async fn start_service(&mut self, place: usize) {
         // A service does not start without its database.
         let client = self.postgres.client().await;
+        if place == 1 {
+            // The pooler may have to notice first that the database is back.
+            answers(&self.pooler.url).await;
+        }
         let provider = format!("http://{}", self.to_provider.address);
         let address = if self.setup.naive {
             naive::start(client, provider).await
@@ -128,7 +139,8 @@ impl World {
         self.addresses.lock().unwrap()[place] = address;
     }
 
-    /// The services are not quite alike: the second asks the database once for equal requests of one moment.
+    /// The services are not quite alike: the second goes through PgBouncer, and asks the database only once for equal
+    /// requests of one moment.
     fn service(&self, place: usize, provider: &str) -> Run {
         let lease = self.setup.lease.to_string();
         let lag = self.setup.lag.to_string();
@@ -145,7 +157,7 @@ impl World {
             &lag,
         ];
         let flight: &[&str] = if place == 1 { &["--single-flight"] } else { &[] };
-        let url = Postgres::url_at(self.to_database.address.port());
+        let url = Postgres::url_at(self.to_database[place].address.port());
         example("payments", &[&args, flight, self.setup.more].concat()).on(&url)
     }
 
