@@ -6,6 +6,7 @@ pub mod ask;
 pub mod bench;
 pub mod end;
 pub mod expired;
+pub mod gauges;
 pub mod history;
 pub mod inspect;
 pub mod list;

@@ -2,6 +2,8 @@
 
 mod bad_input;
 mod config;
+mod describe;
+mod example_file;
 pub(crate) mod fixture;
 mod help;
 mod history;

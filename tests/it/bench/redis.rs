@@ -50,19 +50,17 @@ async fn a_redis_that_is_not_there_is_named_without_its_password() {
     let db = database().await;
     let port = free_port();
     let mut request = request(&[Scenario::Claim], &[Strategy::Redis]);
+    let limit = Duration::from_secs(50);
     for url in [
         format!("redis://:{PASSWORD}@127.0.0.1:{port}/0"),
         format!("http://:{PASSWORD}@127.0.0.1:{port}/0"),
     ] {
         request.redis = Some(RedisUrl::new(url));
-        let limit = Duration::from_secs(50);
-        let settings = db.settings();
-        let run = bench::run(&settings, &request, &mut |_| {}, &Stop::never());
-        let error = tokio::time::timeout(limit, run)
-            .await
-            .unwrap()
-            .unwrap_err()
-            .to_string();
+        let (settings, stop) = (db.settings(), Stop::never());
+        let mut told = |_: bench::Progress<'_>| {};
+        let run = bench::run(&settings, &request, &mut told, &stop);
+        let ended = tokio::time::timeout(limit, run).await.unwrap();
+        let error = ended.unwrap_err().to_string();
         assert!(!error.contains(PASSWORD), "{error}");
         assert!(error.contains("edis"), "{error}");
         assert!(schemas(&db).await.is_empty());

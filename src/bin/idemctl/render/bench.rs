@@ -364,8 +364,10 @@ fn ms(seconds: f64) -> String {
     }
 }
 
+/// A share that is nearly all is not called all.
 fn percent(share: f64) -> String {
-    format!("{:.0} %", share * 1e2)
+    let digits = usize::from(share > 0.99 && share < 1.0);
+    format!("{:.digits$} %", share * 1e2)
 }
 
 fn rounded(value: f64, per_unit: f64) -> f64 {
