@@ -36,6 +36,12 @@ pub(crate) async fn run(servers: &Servers, effort: Effort) -> Result<Vec<Goal>> 
             0.95,
         ),
         Goal::at_least("replay : one SELECT", ">= 0.7", lease(Scenario::Replay), 0.7),
+        Goal::of(
+            "the same for a key of another process",
+            "(no goal)",
+            lease(Scenario::ReplayCold),
+            None,
+        ),
         Goal::at_least("replay : seed-upsert", ">= 5", times(Scenario::Replay), 5.0),
         Goal::at_least("one hot key : seed-upsert", ">= 30", times(Scenario::Hot), 30.0),
         Goal::at_least(

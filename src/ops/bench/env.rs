@@ -49,6 +49,8 @@ pub(super) struct Env {
     work: Duration,
     /// Number of the next new key.
     next: AtomicU64,
+    /// Number of the next key that nobody has asked for lately.
+    next_cold: AtomicU64,
 }
 
 impl Env {
@@ -74,7 +76,7 @@ impl Env {
         };
         if let Some(redis) = redis
             .as_ref()
-            .filter(|_| request.scenarios.contains(&Scenario::Replay))
+            .filter(|_| request.scenarios.iter().any(|scenario| scenario.repeats()))
         {
             let keys: Vec<String> = (1..=request.keys).map(|n| format!("order-{n}")).collect();
             redis.fill(&keys, BODY, request.duration * 2 + KEEP).await?;
@@ -95,6 +97,7 @@ impl Env {
             clients: request.clients,
             work: request.work,
             next: AtomicU64::new(0),
+            next_cold: AtomicU64::new(0),
         }))
     }
 
@@ -106,6 +109,12 @@ impl Env {
             .fetch_add(1, Ordering::Relaxed)
             .wrapping_mul(0x9e37_79b9_7f4a_7c15);
         KeyId::new(NEW_CLIENT, format!("{n:016x}"))
+    }
+
+    /// One of so many keys that are done, and the one that was asked for the longest time ago.
+    pub(super) fn cold_key(&self, rows: u32) -> Result<KeyId> {
+        let n = self.next_cold.fetch_add(1, Ordering::Relaxed) % u64::from(rows);
+        KeyId::new(DONE_CLIENT, format!("order-{}", n + 1))
     }
 
     /// What a service would ask the library for.

@@ -15,8 +15,10 @@ const NAME_BYTES: usize = 63;
 pub enum Scenario {
     /// A new key each time: the claim alone.
     Claim,
-    /// A key that is done: the stored answer.
+    /// A key that is done and that this process has met lately: the stored answer for a retry.
     Replay,
+    /// The same for a key that only other processes have met.
+    ReplayCold,
     /// All clients send one new key at the same moment, again and again, and go on with the next key.
     Hot,
     /// A new key each time: claim, work, and the stored result.
@@ -40,17 +42,23 @@ impl Scenario {
         match self {
             Self::Claim => "claim",
             Self::Replay => "replay",
+            Self::ReplayCold => "replay-cold",
             Self::Hot => "hot",
             Self::Complete => "complete",
             Self::Takeover => "takeover",
         }
     }
 
+    /// Whether its keys are done before it begins.
+    pub(super) fn repeats(self) -> bool {
+        matches!(self, Self::Replay | Self::ReplayCold)
+    }
+
     /// The barest statements that do the same.
     pub fn floor(self) -> Floor {
         match self {
             Self::Claim => Floor::Insert,
-            Self::Replay | Self::Hot => Floor::Select,
+            Self::Replay | Self::ReplayCold | Self::Hot => Floor::Select,
             Self::Complete => Floor::InsertUpdate,
             Self::Takeover => Floor::Update,
         }

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use super::GOOD_TURN;
-use super::request::Request;
+use super::request::{Request, Scenario};
 use crate::connect::{Connection, Encryption, Route};
 use crate::error::{Error, Result};
 use crate::store::bench as sql;
 
+/// A process remembers some 16,000 keys: of so many, asked for in turns, hardly one.
+const COLD_KEYS: u32 = 50_000;
 /// How long it is listened for writes of others.
 const LISTEN: Duration = Duration::from_millis(200);
 /// A server writes this much by itself now and then (PostgreSQL's `LogStandbySnapshot`, hint bits).
@@ -78,6 +80,13 @@ pub(super) async fn before(admin: &Connection, request: &Request) -> Result<Vec<
     if cfg!(debug_assertions) {
         warnings
             .push("this is a debug build: our own share of the time is several times too large".to_owned());
+    }
+    if request.keys < COLD_KEYS && request.scenarios.contains(&Scenario::ReplayCold) {
+        warnings.push(format!(
+            "with {} keys the library remembers most of them, and replay-cold is no other than replay: give --keys {} or \
+             more",
+            request.keys, COLD_KEYS
+        ));
     }
     if !request.work.is_zero() && request.clients <= request.pool {
         warnings.push(format!(

@@ -19,6 +19,9 @@ use crate::stop::Stop;
 /// of retries behind.
 const STORM: usize = 100;
 
+/// Keys that are repeated so often that a process remembers them.
+const WARM: u32 = 1_000;
+
 /// What to do.
 #[derive(Debug)]
 pub(super) struct Turn {
@@ -33,8 +36,10 @@ pub(super) struct Turn {
 pub(super) enum Keys {
     /// Each a new one.
     New,
-    /// One of those that are done.
+    /// One of a few that are done.
     Done(u32),
+    /// All that are done, one after the other.
+    Cold(u32),
     /// The one that is done.
     One,
     /// Each once, up to an end.
@@ -46,7 +51,8 @@ impl Keys {
     pub(super) fn of(scenario: Scenario, done: u32, lot: u64, number: u32) -> Self {
         match scenario {
             Scenario::Claim | Scenario::Complete => Self::New,
-            Scenario::Replay => Self::Done(done),
+            Scenario::Replay => Self::Done(done.min(WARM)),
+            Scenario::ReplayCold => Self::Cold(done),
             Scenario::Hot => Self::One,
             Scenario::Takeover => {
                 let from = u64::from(number) * lot;
@@ -63,6 +69,7 @@ impl Keys {
         match self {
             Self::New => env.new_key().map(Some),
             Self::Done(rows) => order(DONE_CLIENT, u64::from(fastrand::u32(1..=*rows))),
+            Self::Cold(rows) => env.cold_key(*rows).map(Some),
             Self::One => order(DONE_CLIENT, 1),
             Self::Expired { next, end } => match next.fetch_add(1, Ordering::Relaxed) {
                 n if n > *end => Ok(None),
@@ -142,7 +149,7 @@ async fn spread(env: Arc<Env>, turn: Arc<Turn>, until: Instant, stop: Stop) -> R
         let works = meter.works;
         let result = once(ask, turn.way, &mut meter).await;
         // Each key is new or left behind, and worked on once; one that is done is not worked on at all.
-        if turn.scenario != Scenario::Replay {
+        if !turn.scenario.repeats() {
             meter.due += (meter.works - works).min(1);
         }
         meter.record(result)?;

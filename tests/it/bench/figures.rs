@@ -47,7 +47,7 @@ async fn every_strategy_goes_through_every_scenario() {
                     assert_eq!((figure.worked, figure.errors), (figure.answers, 0), "{figure:?}");
                     assert!(figure.losers() == 0.0 && figure.doubles == 0, "{figure:?}");
                 }
-                Scenario::Replay => {
+                Scenario::Replay | Scenario::ReplayCold => {
                     assert_eq!(
                         (figure.replayed, figure.errors),
                         (figure.answers, 0),

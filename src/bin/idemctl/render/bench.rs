@@ -301,7 +301,8 @@ impl Document for BenchView {
 fn explain(scenario: Scenario) -> &'static str {
     match scenario {
         Scenario::Claim => "a new key each time, the claim alone",
-        Scenario::Replay => "a key that is done, its stored answer",
+        Scenario::Replay => "a key that is done and that this process has met: its stored answer",
+        Scenario::ReplayCold => "the same for a key that only other processes have met",
         Scenario::Hot => "all clients race for one new key and then repeat it, again and again",
         Scenario::Complete => "a new key each time: claim, work, stored result",
         Scenario::Takeover => "a key whose holder is gone",
