@@ -75,7 +75,10 @@ pub async fn run(
     stop: &Stop,
 ) -> Result<Report> {
     request.check()?;
-    let mut admin = Connection::open(settings).await?;
+    let mut admin = tokio::select! {
+        admin = Connection::open(settings) => admin?,
+        () = stop.soft() => return Err(Error::Interrupted),
+    };
     let mut warnings = surroundings::before(&admin, request).await?;
     for name in sql::leftovers(&admin).await? {
         warnings.push(format!(
@@ -132,7 +135,7 @@ async fn measure(
 ) -> Result<Report> {
     let plan = Plan::new(request);
     let env = tokio::select! {
-        env = Env::make(settings, request, schema, admin, plan.lot) => env?,
+        env = Env::make(settings, request, schema, admin, plan.expired) => env?,
         () = stop.soft() => return Err(Error::Interrupted),
     };
     let mut sums: Vec<Sum> = Vec::new();
@@ -194,6 +197,8 @@ struct Plan {
     turns: u32,
     /// Expired keys for one turn of the scenario takeover.
     lot: u64,
+    /// Expired keys for all of them.
+    expired: u64,
 }
 
 impl Plan {
@@ -228,9 +233,45 @@ impl Plan {
         Self {
             turn: request.duration / ways / rounds,
             turns: ways * (rounds + 1),
-            lot: u64::from(request.keys).div_ceil(takeovers),
+            lot,
+            expired: lot * takeovers,
             scenarios,
             rounds,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_turn_of_takeovers_has_keys_of_its_own() {
+        for keys in [100, 101, 100_000] {
+            let plan = Plan::new(&Request {
+                duration: Duration::from_mins(1),
+                keys,
+                scenarios: vec![Scenario::Takeover],
+                ..Request::default()
+            });
+            // The floor, the lease and the upsert.
+            assert_eq!((plan.rounds, plan.turns), (MOST_ROUNDS, 3 * (MOST_ROUNDS + 1)));
+            assert_eq!(plan.expired, plan.lot * u64::from(plan.turns));
+            assert!(plan.expired >= u64::from(keys));
+        }
+    }
+
+    #[test]
+    fn the_turns_fill_the_time_that_is_given() {
+        let request = Request::default();
+        let plan = Plan::new(&request);
+        let ways: usize = plan.scenarios.iter().map(|(_, ways)| ways.len()).sum();
+        let turns = u32::try_from(ways).unwrap() * plan.rounds;
+        let all = plan.turn * turns;
+        assert!(
+            all <= request.duration && all > request.duration.mul_f64(0.99),
+            "{all:?}"
+        );
+        assert_eq!(plan.rounds, LEAST_ROUNDS);
     }
 }

@@ -30,7 +30,7 @@ pub(super) const BODY: &str = r#"{"charge_id":"pay_6A9","amount":1250,"currency"
 pub(super) const OPERATION: &str = "POST /payments";
 
 /// Rows that one statement fills in.
-const LOT: u32 = 20_000;
+const LOT: u64 = 20_000;
 /// Longest that a session of ours waits for the rest to be opened.
 const KEEP: Duration = Duration::from_mins(5);
 
@@ -54,26 +54,29 @@ pub(super) struct Env {
 }
 
 impl Env {
-    /// Migrates and fills the schema, and opens the connections. `lot`: expired keys for one turn.
+    /// Opens the connections, migrates and fills the schema. `expired`: keys for takeovers.
     pub(super) async fn make(
         settings: &Settings,
         request: &Request,
         schema: &str,
         admin: &Connection,
-        lot: u64,
+        expired: u64,
     ) -> Result<Arc<Self>> {
+        // Keys of a run of the same name live on for a while.
+        let prefix = format!("{schema}:{:08x}", fastrand::u32(..));
+        // First what is most likely to be wrong.
+        let redis = match (&request.redis, request.strategies.contains(&Strategy::Redis)) {
+            (Some(url), true) => Some(Redis::open(url, request.pool, &prefix).await?),
+            _ => None,
+        };
         migrate::run(settings, Some(schema), &migrate::Options::default()).await?;
         let tables = Tables::new(schema);
         let fingerprint = Fingerprint::of_json(REQUEST)?;
-        fill(admin, &tables, request, fingerprint.as_str(), lot).await?;
+        fill(admin, &tables, (request.keys, expired), fingerprint.as_str()).await?;
         let mut connections = Vec::with_capacity(request.pool);
         for _ in 0..request.pool {
             connections.push(Connection::open(settings).await?);
         }
-        let redis = match (&request.redis, request.strategies.contains(&Strategy::Redis)) {
-            (Some(url), true) => Some(Redis::open(url, request.pool, schema).await?),
-            _ => None,
-        };
         if let Some(redis) = redis
             .as_ref()
             .filter(|_| request.scenarios.iter().any(|scenario| scenario.repeats()))
@@ -152,17 +155,10 @@ impl Env {
 async fn fill(
     admin: &Connection,
     tables: &Tables,
-    request: &Request,
+    (done, expired): (u32, u64),
     fingerprint: &str,
-    lot: u64,
 ) -> Result<()> {
-    let expired = if request.scenarios.contains(&Scenario::Takeover) {
-        // The last lot may be a whole one although less is left.
-        i64::from(request.keys) + i64::try_from(lot).unwrap_or(0)
-    } else {
-        0
-    };
-    for (first, last) in lots(i64::from(request.keys)) {
+    for (first, last) in lots(u64::from(done)) {
         let row = (fingerprint, BODY, OPERATION);
         sql::fill_done(admin, tables, DONE_CLIENT, row, (first, last)).await?;
     }
@@ -179,9 +175,9 @@ async fn fill(
     sql::analyze(admin, tables).await
 }
 
-fn lots(rows: i64) -> impl Iterator<Item = (i64, i64)> {
-    let step = i64::from(LOT);
-    (1..=rows)
-        .step_by(usize::try_from(LOT).unwrap_or(1))
-        .map(move |first| (first, (first + step - 1).min(rows)))
+/// First and last number of each lot.
+fn lots(rows: u64) -> impl Iterator<Item = (i64, i64)> {
+    // There are no more than some ten million.
+    let number = |n| i64::try_from(n).unwrap_or(i64::MAX);
+    (0..rows.div_ceil(LOT)).map(move |lot| (number(lot * LOT + 1), number(((lot + 1) * LOT).min(rows))))
 }

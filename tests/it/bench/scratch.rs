@@ -49,6 +49,7 @@ async fn its_json_has_this_shape() {
     let json: serde_json::Value = serde_json::from_str(&output.ok()).unwrap();
     let text = serde_json::to_string_pretty(&json).unwrap();
     let numbers = Redactor::new()
+        .pattern(r#"("(p50|p95|p99|max)_seconds": )[0-9.e-]+"#, "${1}[seconds]")
         .pattern(r#"("server_version": )"[^"]*""#, "${1}\"[version]\"")
         .pattern(r#"("warnings": \[)[^\]]*\]"#, "${1}]")
         .pattern(
@@ -129,6 +130,8 @@ async fn a_signal_ends_it_and_drops_the_schema() {
             "claim",
             "--strategy",
             "unique",
+            "--scratch",
+            "scratch",
             "--work",
             "1m",
             "-o",
@@ -136,10 +139,11 @@ async fn a_signal_ends_it_and_drops_the_schema() {
         ];
         let mut bench = idemctl(&args).on(&db.url).spawn();
         bench.wait_for_line("made the scratch schema").await;
-        let working = "select count(*) from pg_stat_activity
-                        where datname = current_database() and state = 'idle in transaction'";
+        // Before the table is there, nobody is at work.
+        let working = "select count(*) from scratch.idempotency where client_id = 'bench-new'";
         until("the clients are at work", async || {
-            db.client.query_one(working, &[]).await.unwrap().get::<_, i64>(0) == 4
+            let count = db.client.query_one(working, &[]).await;
+            count.is_ok_and(|row| row.get::<_, i64>(0) == 4)
         })
         .await;
         bench.signal(signal);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use idemctl::error::Error;
-use idemctl::ops::bench::{self, Progress, RedisUrl, Report, Request, Scenario, Strategy};
+use idemctl::ops::bench::{self, Progress, RedisUrl, Report, Request, Scenario, Strategy, Way};
 
 use crate::cli::Format;
 use crate::context::Context;
@@ -114,7 +114,7 @@ pub(crate) async fn run(context: &Context, args: BenchArgs) -> Result<Exit> {
             "interrupted; the scratch schema is dropped, and what is shown was measured until then",
         ));
     }
-    Ok(exit(context, &report))
+    doubles_of_ours(&report)
 }
 
 fn request(context: &Context, args: BenchArgs) -> Request {
@@ -191,17 +191,16 @@ fn explain(error: Error) -> CliError {
 }
 
 /// Work done twice by the way that is meant to be used is a failure; that others do it is what is to be seen.
-fn exit(context: &Context, report: &Report) -> Exit {
+fn doubles_of_ours(report: &Report) -> Result<Exit> {
     let ours = report
         .figures
         .iter()
-        .filter(|figure| figure.way.as_str() == Strategy::Lease.as_str());
-    let doubles: u64 = ours.map(|figure| figure.doubles).sum();
-    if doubles > 0 {
-        context.printer.note(&format!(
-            "the lease let {doubles} works be done twice, which is a bug; please report it with this output"
-        ));
-        return Exit::Bug;
+        .filter(|figure| figure.way == Way::Strategy(Strategy::Lease));
+    match ours.map(|figure| figure.doubles).sum::<u64>() {
+        0 => Ok(Exit::Done),
+        doubles => Err(
+            CliError::new(Exit::Bug, format!("the lease let {doubles} works be done twice"))
+                .hint("this is a bug in idemctl; please report it with the output above"),
+        ),
     }
-    Exit::Done
 }

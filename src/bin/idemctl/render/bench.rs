@@ -1,5 +1,7 @@
 //! What a comparison measured.
 
+mod table;
+
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -7,9 +9,6 @@ use idemctl::ops::bench::{Figure, NotApplicable, Quantiles, Report, Scenario};
 use serde::Serialize;
 
 use super::{Document, printable};
-
-/// Longest bar, in characters.
-const BAR: usize = 16;
 
 /// `bench -o json`.
 #[derive(Debug, Serialize)]
@@ -174,24 +173,6 @@ impl From<&Quantiles> for QuantilesView {
     }
 }
 
-/// The heads of both kinds of table.
-const HEAD: [&str; 14] = [
-    "strategy",
-    "per second",
-    "of floor",
-    "",
-    "p50",
-    "p95",
-    "p99",
-    "max",
-    "losers",
-    "wait p50",
-    "wait p99",
-    "pool full",
-    "twice",
-    "WAL/answer",
-];
-
 impl Document for BenchView {
     fn text(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(
@@ -213,7 +194,7 @@ impl Document for BenchView {
                 .collect();
             if !rows.is_empty() {
                 writeln!(out, "\n{}: {}\n", scenario.as_str(), explain(scenario))?;
-                table(out, &rows)?;
+                table::write(out, &rows)?;
                 for row in &rows {
                     if let Some(error) = &row.first_error {
                         let text = printable(error);
@@ -307,68 +288,6 @@ fn explain(scenario: Scenario) -> &'static str {
         Scenario::Complete => "a new key each time: claim, work, stored result",
         Scenario::Takeover => "a key whose holder is gone",
     }
-}
-
-fn table(out: &mut dyn Write, rows: &[&ResultView]) -> io::Result<()> {
-    let most = rows.iter().filter_map(|row| row.ratio).fold(1.0, f64::max);
-    let mut builder = tabled::builder::Builder::default();
-    builder.push_record(HEAD.map(str::to_uppercase));
-    for row in rows {
-        builder.push_record([
-            row.strategy.to_owned(),
-            format!("{:.0}", row.per_second),
-            row.ratio
-                .map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}")),
-            row.ratio.map_or_else(String::new, |ratio| bar(ratio / most)),
-            ms(row.claim.p50_seconds),
-            ms(row.claim.p95_seconds),
-            ms(row.claim.p99_seconds),
-            ms(row.claim.max_seconds),
-            percent(row.losers),
-            ms(row.pool_wait.p50_seconds),
-            ms(row.pool_wait.p99_seconds),
-            percent(row.pool_saturated),
-            row.doubles.to_string(),
-            row.wal_bytes_per_answer
-                .map_or_else(|| "-".to_owned(), |bytes| format!("{bytes:.0} B")),
-        ]);
-    }
-    let mut table = builder.build();
-    table
-        .with(tabled::settings::Style::blank())
-        .with(tabled::settings::Padding::new(0, 1, 0, 0));
-    for line in table.to_string().lines() {
-        writeln!(out, "{}", line.trim_end())?;
-    }
-    Ok(())
-}
-
-/// Eighths of a character, so that small differences can be seen.
-fn bar(share: f64) -> String {
-    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        clippy::cast_precision_loss,
-        reason = "0 to 128"
-    )]
-    let eighths = (share.clamp(0.0, 1.0) * (BAR * 8) as f64).round() as usize;
-    format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
-}
-
-fn ms(seconds: f64) -> String {
-    let ms = seconds * 1e3;
-    match ms {
-        ms if ms < 10.0 => format!("{ms:.2} ms"),
-        ms if ms < 100.0 => format!("{ms:.1} ms"),
-        ms => format!("{ms:.0} ms"),
-    }
-}
-
-/// A share that is nearly all is not called all.
-fn percent(share: f64) -> String {
-    let digits = usize::from(share > 0.99 && share < 1.0);
-    format!("{:.digits$} %", share * 1e2)
 }
 
 fn rounded(value: f64, per_unit: f64) -> f64 {
