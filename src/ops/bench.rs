@@ -227,9 +227,10 @@ impl Plan {
         let takeovers = scenarios
             .iter()
             .find(|(scenario, _)| *scenario == Scenario::Takeover)
-            .map_or(1, |(_, ways)| {
+            .map_or(0, |(_, ways)| {
                 u64::try_from(ways.len()).unwrap_or(1) * u64::from(rounds + 1)
             });
+        let lot = u64::from(request.keys).div_ceil(takeovers.max(1));
         Self {
             turn: request.duration / ways / rounds,
             turns: ways * (rounds + 1),

@@ -14,7 +14,7 @@ use super::{Sql, Statement, Tables};
 pub(crate) use floor::Floors;
 pub(crate) use rival::{Rivals, Stored};
 pub(crate) use scratch::{Scratch, analyze, create, drop_schema, fill_done, fill_expired, leftovers};
-pub(crate) use surroundings::{activity, wal};
+pub(crate) use surroundings::{Activity, activity, wal};
 
 /// What is asked of the server itself, on any kind of database.
 pub(crate) const STATEMENTS: &[Sql] = surroundings::STATEMENTS;

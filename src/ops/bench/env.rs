@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::meter::Meter;
 use super::pool::Pool;
 use super::redis::Redis;
-use super::request::{Request, Scenario, Strategy};
+use super::request::{Request, Strategy};
 use crate::connect::{Connection, Settings};
 use crate::error::{Error, Result};
 use crate::fingerprint::Fingerprint;

@@ -35,29 +35,7 @@ pub(super) async fn before(admin: &Connection, request: &Request) -> Result<Vec<
             ),
         });
     }
-    let mut warnings = Vec::new();
-    if activity.busy > 0 {
-        warnings.push(format!(
-            "the database is not idle: {} other sessions are at work, and take part in every figure",
-            activity.busy
-        ));
-    }
-    if activity.hidden > 0 {
-        warnings.push(format!(
-            "{} sessions of other roles cannot be looked at (pg_read_all_stats), so whether the database is idle is \
-             not known",
-            activity.hidden
-        ));
-    }
-    match written(admin).await {
-        None => warnings
-            .push("WAL is not measured: this role may not call pg_current_wal_insert_lsn()".to_owned()),
-        Some(bytes) if bytes > OWN_WAL => warnings.push(format!(
-            "others write WAL ({bytes} bytes in {} ms), and it is counted as if it were ours",
-            LISTEN.as_millis()
-        )),
-        Some(_) => {}
-    }
+    let mut warnings = of_others(admin, &activity).await;
     if facts.encryption == Encryption::Local || is_loopback(&facts.address) {
         let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
         warnings.push(format!(
@@ -81,6 +59,12 @@ pub(super) async fn before(admin: &Connection, request: &Request) -> Result<Vec<
         warnings
             .push("this is a debug build: our own share of the time is several times too large".to_owned());
     }
+    warnings.extend(of_request(request));
+    Ok(warnings)
+}
+
+fn of_request(request: &Request) -> Vec<String> {
+    let mut warnings = Vec::new();
     if request.keys < COLD_KEYS && request.scenarios.contains(&Scenario::ReplayCold) {
         warnings.push(format!(
             "with {} keys the library remembers most of them, and replay-cold is no other than replay: give --keys {} or \
@@ -94,7 +78,34 @@ pub(super) async fn before(admin: &Connection, request: &Request) -> Result<Vec<
             request.clients, request.pool
         ));
     }
-    Ok(warnings)
+    warnings
+}
+
+async fn of_others(admin: &Connection, activity: &sql::Activity) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if activity.busy > 0 {
+        warnings.push(format!(
+            "the database is not idle: {} other sessions are at work, and take part in every figure",
+            activity.busy
+        ));
+    }
+    if activity.hidden > 0 {
+        warnings.push(format!(
+            "{} sessions of other roles cannot be looked at (pg_read_all_stats), so whether the database is idle is \
+             not known",
+            activity.hidden
+        ));
+    }
+    match written(admin).await {
+        None => warnings
+            .push("WAL is not measured: this role may not call pg_current_wal_insert_lsn()".to_owned()),
+        Some(bytes) if bytes > OWN_WAL => warnings.push(format!(
+            "others write WAL ({bytes} bytes in {} ms), and it is counted as if it were ours",
+            LISTEN.as_millis()
+        )),
+        Some(_) => {}
+    }
+    warnings
 }
 
 /// What only the run has shown.

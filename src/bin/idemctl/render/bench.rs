@@ -53,6 +53,7 @@ struct ResultView {
 }
 
 #[derive(Debug, Serialize)]
+#[expect(clippy::struct_field_names, reason = "the contract has the unit in each name")]
 struct QuantilesView {
     p50_seconds: f64,
     p95_seconds: f64,
