@@ -194,6 +194,15 @@ impl Lease {
         result
     }
 
+    /// What renews the lease to its whole length while its holder keeps it; fenced like every action.
+    #[cfg(feature = "http")]
+    pub(crate) fn renewer(&self) -> Renewer {
+        Renewer {
+            held: self.held.clone(),
+            length: self.length,
+        }
+    }
+
     /// Renews the lease at a third of its length until the guard is dropped, and tells when it is lost.
     ///
     /// `executor` is used from a task of its own: an `Arc` of a connection that others use too will do.
@@ -236,6 +245,23 @@ impl Lease {
         if matches!(result, Ok(_) | Err(Error::LeaseLost { .. })) {
             self.settled = true;
         }
+    }
+}
+
+/// Renews a lease for somebody who does not hold it.
+#[cfg(feature = "http")]
+#[derive(Debug, Clone)]
+pub(crate) struct Renewer {
+    held: Held,
+    length: Duration,
+}
+
+#[cfg(feature = "http")]
+impl Renewer {
+    pub(crate) async fn renew(&self, executor: &impl Executor) -> Result<()> {
+        let result = self.held.renew(executor, self.length).await;
+        metrics::settled("renew", &result);
+        result
     }
 }
 

@@ -9,6 +9,7 @@
 )]
 
 mod bench;
+mod chaos;
 mod cli;
 mod connect;
 mod dev;

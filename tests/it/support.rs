@@ -16,7 +16,7 @@ pub(crate) use cluster::{
 };
 pub(crate) use example::example;
 pub(crate) use peer::{installed, localstripe, stateful_mock};
-pub(crate) use pgbouncer::{PgbouncerOptions, pgbouncer};
+pub(crate) use pgbouncer::{Pgbouncer, PgbouncerOptions, pgbouncer};
 pub(crate) use process::{Output, Run, Spawned, idemctl, require_program};
 pub(crate) use proxy::{Proxy, Target};
 pub(crate) use redact::Redactor;
