@@ -3,6 +3,7 @@
 
 pub mod actor;
 pub mod ask;
+pub mod compare;
 pub mod end;
 pub mod expired;
 pub mod history;
@@ -13,6 +14,7 @@ pub mod purge;
 pub mod reconcile;
 pub mod release;
 pub mod resolve;
+pub mod stats;
 pub mod stuck;
 
 use std::fmt;

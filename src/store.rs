@@ -33,6 +33,8 @@ mod run_event;
 pub(crate) mod session;
 pub(crate) mod shape;
 mod sql;
+#[cfg(feature = "operate")]
+pub(crate) mod stats;
 
 use std::collections::HashMap;
 
@@ -83,6 +85,10 @@ static STATEMENTS: &[&[Sql]] = &[
     migrate::LOOK_STATEMENTS,
     #[cfg(feature = "operate")]
     demo::STATEMENTS,
+    #[cfg(feature = "operate")]
+    stats::STATEMENTS,
+    #[cfg(feature = "operate")]
+    stats::STORAGE_STATEMENTS,
 ];
 
 /// The tables of one schema: statement texts ready to send, and what is known of the table's shape.

@@ -21,6 +21,8 @@ macro_rules! due {
     };
 }
 
+pub(super) use due;
+
 /// A half-open range of creation times: `$3` to `$4`.
 macro_rules! in_range {
     () => {
@@ -175,6 +177,11 @@ impl Ttl {
             done: done.as_secs_f64(),
             failed: failed.as_secs_f64(),
         }
+    }
+
+    /// Seconds for `done` and for `failed`, as the condition takes them.
+    pub(super) fn seconds(self) -> (f64, f64) {
+        (self.done, self.failed)
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod config;
+mod fingerprint;
 pub(crate) mod fixture;
 mod help;
 mod history;
@@ -17,3 +18,4 @@ mod release;
 mod roles;
 mod server_trouble;
 mod signals;
+mod stats;

@@ -146,6 +146,8 @@ enum Command {
     Purge(commands::purge::PurgeArgs),
     Janitor(commands::janitor::JanitorArgs),
     Migrate(commands::migrate::MigrateArgs),
+    Stats(commands::stats::StatsArgs),
+    Fingerprint(commands::fingerprint::FingerprintArgs),
     Config(commands::config::ConfigArgs),
     Dev(commands::dev::DevArgs),
 }
@@ -187,6 +189,12 @@ impl Cli {
             Command::Purge(args) => commands::purge::run(&context, args).await,
             Command::Janitor(args) => Box::pin(commands::janitor::run(&context, &args, &self.global)).await,
             Command::Migrate(args) => commands::migrate::run(&context, args).await,
+            Command::Stats(args) => {
+                stoppable(&context, Box::pin(commands::stats::run(&context, &args))).await
+            }
+            Command::Fingerprint(args) => {
+                stoppable(&context, Box::pin(commands::fingerprint::run(&context, args))).await
+            }
             Command::Dev(args) => commands::dev::run(&context, args).await,
             Command::Config(args) => commands::config::run(&context, &args),
         }

@@ -2,6 +2,7 @@
 
 pub(crate) mod config;
 pub(crate) mod dev;
+pub(crate) mod fingerprint;
 pub(crate) mod history;
 pub(crate) mod inspect;
 pub(crate) mod janitor;
@@ -13,3 +14,4 @@ pub(crate) mod purge;
 pub(crate) mod reconcile;
 pub(crate) mod release;
 pub(crate) mod resolve;
+pub(crate) mod stats;

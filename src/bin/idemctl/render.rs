@@ -1,6 +1,7 @@
 //! The only writer of stdout: views of the library's reports, in each format.
 
 pub(crate) mod event;
+pub(crate) mod fingerprint;
 pub(crate) mod inspect;
 pub(crate) mod janitor;
 mod json;
@@ -10,6 +11,7 @@ pub(crate) mod purge;
 pub(crate) mod reconcile;
 pub(crate) mod release;
 pub(crate) mod resolve;
+pub(crate) mod stats;
 mod table;
 
 use std::collections::BTreeMap;

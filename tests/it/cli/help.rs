@@ -22,6 +22,8 @@ async fn every_command() {
         "janitor",
         "migrate",
         "migrate status",
+        "stats",
+        "fingerprint",
         "config",
         "dev",
         "dev up",
