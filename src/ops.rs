@@ -4,6 +4,7 @@
 pub mod actor;
 pub mod ask;
 pub mod compare;
+pub mod doctor;
 pub mod end;
 pub mod expired;
 pub mod history;

@@ -8,6 +8,8 @@ pub(crate) mod bootstrap;
 #[cfg(feature = "operate")]
 mod demo;
 #[cfg(feature = "operate")]
+pub(crate) mod doctor;
+#[cfg(feature = "operate")]
 pub(crate) mod event;
 mod executor;
 #[cfg(feature = "operate")]
@@ -89,6 +91,8 @@ static STATEMENTS: &[&[Sql]] = &[
     stats::STATEMENTS,
     #[cfg(feature = "operate")]
     stats::STORAGE_STATEMENTS,
+    #[cfg(feature = "operate")]
+    doctor::STATEMENTS,
 ];
 
 /// The tables of one schema: statement texts ready to send, and what is known of the table's shape.

@@ -75,8 +75,6 @@ pub async fn run(conn: &mut Connection, store: &Store, request: &Request) -> Res
     .await?
     .flatten();
     let plan = Plan::of(request, keys.pages_bytes, citus.is_some());
-    let retention = &request.retention;
-    let ttl = Ttl::new(retention.done, retention.failed);
     let (live, expired) = in_progress(conn, store, &mut unknown).await?;
     let oldest_expired = part(conn, &mut unknown, "the oldest expired key", async |tx| {
         store.stats_oldest_expired(tx).await
@@ -88,20 +86,7 @@ pub async fn run(conn: &mut Connection, store: &Store, request: &Request) -> Res
     })
     .await?
     .flatten();
-    let due = part(conn, &mut unknown, "the purge's backlog", async |tx| {
-        store
-            .purge_backlog(tx, ttl, cap(BACKLOG_CAP), Timestamp::NEG_INFINITY)
-            .await
-    })
-    .await?;
-    let rate = match request.rate {
-        Some(rate) => Some(rate),
-        None => part(conn, &mut unknown, "the pace of the last purges", async |tx| {
-            store.stats_purge_rate(tx).await
-        })
-        .await?
-        .flatten(),
-    };
+    let backlog = backlog(conn, store, request, &mut unknown).await?;
     let mut report = Report {
         schema: store.schema().to_owned(),
         as_of: keys.now,
@@ -123,13 +108,9 @@ pub async fn run(conn: &mut Connection, store: &Store, request: &Request) -> Res
         providers: None,
         oldest_expired: oldest_expired.map(OldestExpired::from),
         oldest,
-        keys: Storage::of(keys, citus),
-        events: Storage::of(events, None),
-        backlog: Backlog {
-            rows: due.map(|due| capped(due, BACKLOG_CAP)),
-            rate,
-            rate_given: request.rate.is_some(),
-        },
+        keys: Storage::of(&keys, citus),
+        events: Storage::of(&events, None),
+        backlog,
         unknown,
     };
     match plan {
@@ -222,6 +203,35 @@ async fn in_progress(
     .await?;
     let count = |rows: Option<u64>| rows.map(|rows| capped(rows, COUNT_CAP));
     Ok((count(live), count(expired)))
+}
+
+/// What is due, and the pace of a purge.
+async fn backlog(
+    conn: &mut Connection,
+    store: &Store,
+    request: &Request,
+    unknown: &mut Vec<String>,
+) -> Result<Backlog> {
+    let ttl = Ttl::new(request.retention.done, request.retention.failed);
+    let due = part(conn, unknown, "the purge's backlog", async |tx| {
+        store
+            .purge_backlog(tx, ttl, cap(BACKLOG_CAP), Timestamp::NEG_INFINITY)
+            .await
+    })
+    .await?;
+    let rate = match request.rate {
+        Some(rate) => Some(rate),
+        None => part(conn, unknown, "the pace of the last purges", async |tx| {
+            store.stats_purge_rate(tx).await
+        })
+        .await?
+        .flatten(),
+    };
+    Ok(Backlog {
+        rows: due.map(|due| capped(due, BACKLOG_CAP)),
+        rate,
+        rate_given: request.rate.is_some(),
+    })
 }
 
 /// The look at the rows.

@@ -11,6 +11,7 @@
 mod cli;
 mod connect;
 mod dev;
+mod doctor;
 mod examples;
 mod expired;
 mod fingerprint;

@@ -147,6 +147,7 @@ enum Command {
     Janitor(commands::janitor::JanitorArgs),
     Migrate(commands::migrate::MigrateArgs),
     Stats(commands::stats::StatsArgs),
+    Doctor(commands::doctor::DoctorArgs),
     Fingerprint(commands::fingerprint::FingerprintArgs),
     Config(commands::config::ConfigArgs),
     Dev(commands::dev::DevArgs),
@@ -156,7 +157,12 @@ impl Cli {
     /// Resolves the settings, then runs the command.
     pub(crate) async fn run(self) -> Result<Exit> {
         settings::apply_color(self.global.color);
-        let settings = Settings::resolve(&self.global, settings::Environment::of_process())?;
+        let environment = settings::Environment::of_process();
+        let settings = if matches!(self.command, Command::Doctor(_)) {
+            Settings::resolve_leniently(&self.global, environment)?
+        } else {
+            Settings::resolve(&self.global, environment)?
+        };
         settings::start_logging(&self.global, matches!(self.command, Command::Janitor(_)));
         let keys = matches!(
             self.command,
@@ -191,6 +197,9 @@ impl Cli {
             Command::Migrate(args) => commands::migrate::run(&context, args).await,
             Command::Stats(args) => {
                 stoppable(&context, Box::pin(commands::stats::run(&context, &args))).await
+            }
+            Command::Doctor(args) => {
+                stoppable(&context, Box::pin(commands::doctor::run(&context, &args))).await
             }
             Command::Fingerprint(args) => {
                 stoppable(&context, Box::pin(commands::fingerprint::run(&context, args))).await

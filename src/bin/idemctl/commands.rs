@@ -2,6 +2,7 @@
 
 pub(crate) mod config;
 pub(crate) mod dev;
+pub(crate) mod doctor;
 pub(crate) mod fingerprint;
 pub(crate) mod history;
 pub(crate) mod inspect;

@@ -30,6 +30,8 @@ pub(crate) struct Settings {
     /// Only if a flag or the file gives it.
     connect_timeout: Option<Duration>,
     environment: Environment,
+    /// What in the file does not fit; only for whoever went on all the same.
+    misfit: Option<CliError>,
 }
 
 /// Which values a flag gave.
@@ -79,7 +81,16 @@ impl Environment {
 
 impl Settings {
     pub(crate) fn resolve(args: &GlobalArgs, environment: Environment) -> Result<Self> {
-        let (origin, config) = file::load(args.config.as_deref(), &environment)?;
+        let mut settings = Self::resolve_leniently(args, environment)?;
+        match settings.misfit.take() {
+            Some(misfit) => Err(misfit),
+            None => Ok(settings),
+        }
+    }
+
+    /// The same where values of the file that do not fit each other are no reason to end, for `doctor`.
+    pub(crate) fn resolve_leniently(args: &GlobalArgs, environment: Environment) -> Result<Self> {
+        let (origin, config, misfit) = file::load(args.config.as_deref(), &environment)?;
         let default = Timeouts::default();
         let database = &config.database;
         let connect_timeout = args
@@ -119,6 +130,7 @@ impl Settings {
             timeouts,
             connect_timeout,
             environment,
+            misfit,
         })
     }
 
@@ -166,6 +178,11 @@ impl Settings {
             }
         }
         Ok(effective)
+    }
+
+    /// What in the configuration file does not fit.
+    pub(crate) fn misfit(&self) -> Option<&CliError> {
+        self.misfit.as_ref()
     }
 
     /// The environment, for what only a command needs to know of it.

@@ -189,7 +189,7 @@ impl From<OldestRow> for OldestExpired {
 }
 
 impl Storage {
-    pub(super) fn of(row: StorageRow, citus: Option<u64>) -> Self {
+    pub(super) fn of(row: &StorageRow, citus: Option<u64>) -> Self {
         Self {
             tables: row.tables,
             table_bytes: row.table_bytes,

@@ -23,6 +23,7 @@ async fn every_command() {
         "migrate",
         "migrate status",
         "stats",
+        "doctor",
         "fingerprint",
         "config",
         "dev",

@@ -16,9 +16,9 @@ fn count(of: &Value) -> u64 {
     of["count"].as_u64().unwrap_or_else(|| panic!("{of}"))
 }
 
-fn state<'a>(stats: &'a Value, name: &str) -> &'a Value {
-    let states = stats["states"].as_array().unwrap();
-    states.iter().find(|state| state["state"] == name).unwrap()
+fn of_state<'a>(stats: &'a Value, name: &str) -> &'a Value {
+    let all = stats["states"].as_array().unwrap();
+    all.iter().find(|state| state["state"] == name).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -31,13 +31,13 @@ async fn a_small_table_is_counted() {
         json!({"count": 7, "estimated": false, "at_least": false})
     );
     for (name, rows) in [("in_progress", 1), ("expired", 3), ("done", 2), ("failed", 1)] {
-        let state = state(&stats, name);
-        assert_eq!(count(state), rows, "{name}");
-        let ages = state["ages"].as_array().unwrap();
+        let found = of_state(&stats, name);
+        assert_eq!(count(found), rows, "{name}");
+        let ages = found["ages"].as_array().unwrap();
         assert_eq!(ages.iter().map(count).sum::<u64>(), rows, "{name}");
     }
     // 15 minutes old, and twice 2 hours.
-    let ages: Vec<u64> = state(&stats, "expired")["ages"]
+    let ages: Vec<u64> = of_state(&stats, "expired")["ages"]
         .as_array()
         .unwrap()
         .iter()
@@ -181,15 +181,15 @@ async fn a_large_table_is_sampled_and_says_so() {
     assert_eq!(sampled["estimated"], true);
     assert_eq!(sampled["rows"]["estimated"], true);
     near(count(&sampled["rows"]), 100_020);
-    near(count(state(&sampled, "failed")), 10_000);
+    near(count(of_state(&sampled, "failed")), 10_000);
     near(count(&sampled["taken_over"]), 20_000);
     assert_eq!(sampled["clients"]["top"][0]["name"], "big");
     near(count(&sampled["clients"]["top"][0]), 25_000);
     // From the index, not from the sample.
     for (name, rows) in [("expired", 17), ("in_progress", 3)] {
-        let state = state(&sampled, name);
+        let found = of_state(&sampled, name);
         assert_eq!(
-            (count(state), &state["estimated"]),
+            (count(found), &found["estimated"]),
             (rows, &json!(false)),
             "{name}"
         );
@@ -202,7 +202,7 @@ async fn a_large_table_is_sampled_and_says_so() {
     let exact = stats(&cli, &["--exact"]).await;
     assert_eq!(exact["estimated"], false);
     assert_eq!(count(&exact["rows"]), 100_020);
-    assert_eq!(count(state(&exact, "failed")), 10_000);
+    assert_eq!(count(of_state(&exact, "failed")), 10_000);
     // The questions about keys in progress never read the table, even where the planner thinks that there are many.
     cli.execute("set plan_cache_mode = force_custom_plan; analyze")
         .await;
