@@ -209,6 +209,13 @@ pub async fn run(request: &Request<'_>) -> Result<Vec<Check>> {
     let remembered = config::shortest_memory(request.providers);
     checks.extend(upkeep::checks(&conn, store, facts.as_ref(), request, remembered).await);
     checks.extend(config::checks(request));
+    if conn.is_closed() {
+        // What was not answered any more is unknown above; that must not look like a server in good health.
+        checks[0] = Check::of("connection", format!("a connection to {}", request.settings)).error(
+            "it broke while the checks were made",
+            "look again; the server's log says why it ended",
+        );
+    }
     conn.close().await;
     Ok(checks)
 }

@@ -6,6 +6,7 @@ mod privileges;
 mod repair;
 mod surroundings;
 
+use idemctl::ops::migrate::Options;
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
@@ -39,7 +40,7 @@ async fn sound() -> Cli {
 
 async fn sound_on(db: Database) -> Cli {
     let cli = Cli { db, dir: temp_dir() };
-    let migrated = idemctl::ops::migrate::run(&cli.db.settings(), None, &Default::default()).await;
+    let migrated = idemctl::ops::migrate::run(&cli.db.settings(), None, &Options::default()).await;
     migrated.unwrap();
     systemctl(&cli, "enabled");
     calm(cli.command(&["purge"]).run().await).ok();
@@ -57,7 +58,12 @@ fn systemctl(cli: &Cli, word: &str) {
 /// The command, with that systemctl.
 fn run(cli: &Cli, args: &[&str]) -> Run {
     let path = std::env::var("PATH").unwrap();
-    let args = [&["doctor", "-o", "json"], args].concat();
+    let form: &[&str] = if args.contains(&"-o") {
+        &[]
+    } else {
+        &["-o", "json"]
+    };
+    let args = [&["doctor"], form, args].concat();
     idemctl(&args)
         .on(&cli.db.url)
         .env("PATH", format!("{}:{path}", cli.dir.path().display()))

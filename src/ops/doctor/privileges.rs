@@ -48,7 +48,8 @@ fn expected(command: &Command) -> String {
 
 fn commands(p: &Privileges) -> Vec<Command> {
     use Purpose::{App, Janitor, Operator, Owner, Viewer};
-    let has = |privilege: Option<bool>| privilege == Some(true);
+    // A table that is not there is a finding of another check.
+    let has = |privilege: Option<bool>| privilege != Some(false);
     let keys_read = ("SELECT on idempotency", has(p.keys_read));
     vec![
         Command {
@@ -134,11 +135,10 @@ fn judge(command: &Command, privileges: &Privileges, purpose: Option<Purpose>) -
     let meant = command.telling.iter().any(|(_, has)| *has);
     match (command.name, purpose) {
         _ if needed => check.error(found, MEND),
-        (_, Some(_)) => check.ok(format!("not this role's ({found})")),
         // A service sees no events, and needs none.
         ("privileges.inspect", None) if meant => check.ok(format!("keys, but no history ({found})")),
         ("privileges.inspect", None) => check.error(found, MEND),
         (_, None) if meant => check.warning(format!("half granted; {found}"), MEND),
-        (_, None) => check.ok(format!("not this role's ({found})")),
+        _ => check.ok(format!("not this role's ({found})")),
     }
 }

@@ -1,5 +1,7 @@
 //! What the role may and may not do.
 
+use idemctl::ops::migrate::Options;
+
 use super::{Findings, login, run, sound};
 use crate::cli::fixture::{Cli, calm};
 
@@ -55,7 +57,7 @@ async fn a_role_without_privileges() {
             .contains("--roles")
     );
     cli.execute("create schema hidden").await;
-    idemctl::ops::migrate::run(&cli.db.settings(), Some("hidden"), &Default::default())
+    idemctl::ops::migrate::run(&cli.db.settings(), Some("hidden"), &Options::default())
         .await
         .unwrap();
     let output = run(&cli, &["--schema", "hidden"]).on(&url).run().await;

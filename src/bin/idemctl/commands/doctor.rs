@@ -6,7 +6,6 @@ use idemctl::ops::doctor::{self, Check, Purpose, Request, Severity, fix};
 
 use crate::context::Context;
 use crate::exit::{CliError, Exit, Result};
-use crate::render::doctor::CheckView;
 use crate::safety::{ChangeArgs, Confirmed, confirm, require_answerable};
 
 /// Check connection, schema, privileges, configuration and upkeep, and say how to mend what is wrong
@@ -14,6 +13,10 @@ use crate::safety::{ChangeArgs, Confirmed, confirm, require_answerable};
 /// Exit code: 0 also with warnings (not with --strict), 7 when the database is unreachable, 9 for the schema, 4 for
 /// any other error.
 #[derive(Debug, clap::Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "one for each flag; they do not depend on each other"
+)]
 pub(crate) struct DoctorArgs {
     /// Treat warnings as errors
     #[arg(long)]
@@ -72,19 +75,13 @@ pub(crate) async fn run(context: &Context, args: &DoctorArgs) -> Result<Exit> {
         require_answerable(&change)?;
     }
     let mut checks = look(context, args).await?;
-    if args.fix {
-        if let Some(confirmed) = gate(context, &change, &checks)? {
-            repair(context, &checks, confirmed).await?;
-            checks = look(context, args).await?;
-        }
+    if args.fix
+        && let Some(confirmed) = gate(context, &change, &checks)?
+    {
+        repair(context, &checks, confirmed).await?;
+        checks = look(context, args).await?;
     }
-    let shown: Vec<CheckView> = checks
-        .iter()
-        .filter(|check| !args.problems || check.severity != Severity::Ok)
-        .cloned()
-        .map(CheckView)
-        .collect();
-    crate::render::doctor::print(&context.printer, &shown)?;
+    crate::render::doctor::print(context.printer, &checks, args.problems)?;
     verdict(&checks, args.strict)
 }
 

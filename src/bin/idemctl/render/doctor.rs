@@ -12,7 +12,7 @@ use crate::exit::Result;
 /// One check: its own JSON object, and a few lines for people.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
-pub(crate) struct CheckView(pub(crate) Check);
+struct CheckView(Check);
 
 impl Item for CheckView {
     const COLUMNS: &'static [&'static str] = &["name", "severity", "found", "expected", "mend", "fix"];
@@ -41,16 +41,20 @@ impl Item for CheckView {
     }
 }
 
-/// All of them. A table would be wider than any terminal, so people get a line for each, and more for what is wrong.
-pub(crate) fn print(printer: &Printer, checks: &[CheckView]) -> Result<()> {
+/// All of them, or those that are not as expected. A table would be wider than any terminal, so people get a line for
+/// each, and more for what is wrong.
+pub(crate) fn print(printer: Printer, checks: &[Check], problems: bool) -> Result<()> {
+    let shown = checks
+        .iter()
+        .filter(|check| !problems || check.severity != Severity::Ok);
     if printer.format() != Format::Table {
         let mut list = printer.list();
-        list.page(checks)?;
+        list.page(&shown.cloned().map(CheckView).collect::<Vec<_>>())?;
         return list.end();
     }
     let mut out = stdout(Format::Table);
-    let width = checks.iter().map(|check| check.0.name.len()).max().unwrap_or(0);
-    for CheckView(check) in checks {
+    let width = shown.clone().map(|check| check.name.len()).max().unwrap_or(0);
+    for check in shown {
         writeln!(
             out,
             "{:<7}  {:<width$}  {}",
@@ -71,7 +75,7 @@ pub(crate) fn print(printer: &Printer, checks: &[CheckView]) -> Result<()> {
             }
         }
     }
-    let count = |severity| checks.iter().filter(|check| check.0.severity == severity).count();
+    let count = |severity| checks.iter().filter(|check| check.severity == severity).count();
     writeln!(
         out,
         "{} errors, {} warnings, {} unknown, {} ok",
