@@ -6,9 +6,12 @@
 
 pub mod clock;
 mod event;
+pub mod progress;
 mod reconcile;
 pub mod schedule;
 pub mod service;
+pub mod start;
+pub mod status;
 mod timer;
 pub mod turn;
 

@@ -16,6 +16,7 @@
 //! | `http` | the protocol as a tower layer (feature `http`) | `protocol` |
 //! | `connect` | connections as libpq makes them, with deadlines | `store` (its executor) |
 //! | `provider` | asking payment providers | the nouns |
+//! | `stop`, `pulse` | being asked to stop; signs of progress | nothing |
 //! | `mask` | secrets in stored text, for whoever shows it | nothing |
 //! | `ops` | one file per operator's verb: request in, report out | `store`, `connect` |
 //! | `janitor` | schedules and the daemon's loop over `ops` | `ops`, `connect` |
@@ -44,6 +45,8 @@ pub mod time;
 #[cfg(feature = "operate")]
 pub mod connect;
 #[cfg(feature = "operate")]
+pub mod credential;
+#[cfg(feature = "operate")]
 #[doc(hidden)]
 pub mod dev;
 #[cfg(feature = "operate")]
@@ -58,6 +61,8 @@ pub mod mask;
 pub mod ops;
 #[cfg(feature = "operate")]
 pub mod provider;
+#[cfg(feature = "operate")]
+pub mod pulse;
 #[cfg(feature = "operate")]
 pub mod stop;
 

@@ -7,6 +7,7 @@ pub mod compare;
 pub mod doctor;
 pub mod end;
 pub mod expired;
+pub mod gauges;
 pub mod history;
 pub mod inspect;
 pub mod list;

@@ -25,6 +25,7 @@
 
 mod held;
 mod keep_alive;
+mod known;
 mod lease;
 mod metrics;
 pub(crate) mod owner;
@@ -85,6 +86,7 @@ impl Default for Options {
 pub struct Idempotency {
     store: Arc<Store>,
     options: Arc<Options>,
+    known: Arc<known::Known>,
 }
 
 impl Idempotency {
@@ -100,6 +102,7 @@ impl Idempotency {
         Ok(Self {
             store: Arc::new(store),
             options: Arc::new(options),
+            known: Arc::default(),
         })
     }
 

@@ -15,6 +15,8 @@ mod executor;
 #[cfg(feature = "operate")]
 pub(crate) mod expired;
 #[cfg(feature = "operate")]
+pub(crate) mod gauges;
+#[cfg(feature = "operate")]
 pub(crate) mod job;
 mod key_row;
 mod lease;
@@ -48,7 +50,7 @@ pub use executor::{Answer, Cached, Executor, Params, Pooled, Statement};
 #[cfg(feature = "operate")]
 pub use job::JobRow;
 pub(crate) use lease::Mine;
-pub(crate) use reserve::{Claim, NewClaim, Seen, TakenOver, unknown_status};
+pub(crate) use reserve::{NewClaim, Seen, TakenOver, unknown_status};
 pub use shape::ResponseType;
 #[cfg(feature = "operate")]
 pub(crate) use sql::quote_ident;
@@ -71,6 +73,8 @@ static STATEMENTS: &[&[Sql]] = &[
     purge_event::STATEMENTS,
     #[cfg(feature = "operate")]
     expired::STATEMENTS,
+    #[cfg(feature = "operate")]
+    gauges::STATEMENTS,
     #[cfg(feature = "operate")]
     run_event::STATEMENTS,
     #[cfg(feature = "operate")]

@@ -13,6 +13,7 @@ use super::line::{Exchange, Leash};
 use super::settings::{Settings, Timeouts};
 use super::transaction::Tx;
 use crate::error::{Error, Result};
+use crate::pulse::Pulse;
 use crate::store::session::{BEGIN, Limits, set_limits};
 use crate::store::{Answer, Cached, Executor, Params, Statement};
 
@@ -34,6 +35,7 @@ pub struct Connection {
     task: Option<tokio::task::JoinHandle<()>>,
     timeouts: Timeouts,
     facts: Facts,
+    pulse: Option<Pulse>,
 }
 
 impl Connection {
@@ -54,6 +56,7 @@ impl Connection {
             task: Some(task),
             timeouts: settings.timeouts,
             facts,
+            pulse: None,
         };
         connection.set_session_limits().await?;
         Ok(connection)
@@ -103,6 +106,11 @@ impl Connection {
         timeouts.check()?;
         self.timeouts = timeouts;
         self.set_session_limits().await
+    }
+
+    /// Gives a sign of life at the end of each exchange with the server, well or not.
+    pub fn set_pulse(&mut self, pulse: Pulse) {
+        self.pulse = Some(pulse);
     }
 
     /// What was found out about the server and the way to it.
@@ -169,7 +177,11 @@ impl Connection {
     /// One exchange with the server, bounded.
     pub(super) async fn exchange<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         let after = self.timeouts.statement.saturating_add(GRACE);
-        Exchange::new(&self.line).run(after, work).await
+        let result = Exchange::new(&self.line).run(after, work).await;
+        if let Some(pulse) = &self.pulse {
+            pulse.beat();
+        }
+        result
     }
 
     /// Nothing but a direct connection has a session of its own.

@@ -6,6 +6,7 @@ use super::{Config, Link};
 use crate::error::{Error, Result};
 use crate::ops::reconcile::{Backoff, Database, Report, Request, Rows};
 use crate::ops::{Failure, expired, stuck};
+use crate::pulse::Pulse;
 use crate::stop::Stop;
 
 /// What a job remembers from run to run. It lives as long as the daemon.
@@ -15,6 +16,8 @@ pub(super) struct Memory {
     pub(super) cursor: Option<stuck::Cursor>,
     /// Rows that could not be ended, and when it is their turn again.
     pub(super) backoff: Backoff,
+    /// The loop's signs of life.
+    pub(super) pulse: Pulse,
 }
 
 /// What a run of the policy `reconcile` brought.
@@ -87,7 +90,9 @@ pub(super) async fn run(
         store,
         reconnect: None,
     };
-    let report = crate::ops::reconcile::run(&mut db, &config.providers, work, stop, &mut |_| {}).await;
+    let pulse = memory.pulse.clone();
+    let report =
+        crate::ops::reconcile::run(&mut db, &config.providers, work, stop, &mut |_| pulse.beat()).await;
     match &report {
         Ok(report) => {
             memory.backoff.note(report);

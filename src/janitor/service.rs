@@ -18,21 +18,26 @@ use uuid::Uuid;
 
 use super::clock::Clock;
 pub use super::event::Event;
+use super::progress::{MARGIN, Pulses, longest_open, longest_step};
 use super::reconcile::Memory;
 use super::schedule::Schedule;
-use super::timer::Timer;
+use super::timer::{self, Timer};
 use super::turn::{self, Due, Held};
 use super::{Config, Job, Link};
 use crate::error::{Error, Result};
 use crate::stop::Stop;
 use crate::store::JobRow;
 
-/// The longest sleep before looking at the clock again: the clock may be set, and a machine that was suspended
-/// does not count that time in its timers.
+/// The longest sleep before looking at the clock and at the job's row again: the clock may be set, a machine that was
+/// suspended does not count that time in its timers, and somebody else may begin a run and die. Shorter than
+/// [`turn::TERM`], so that such a run is seen before its term is over.
 const MAX_SLEEP: Duration = Duration::from_secs(30);
 
 /// Shortest and longest pause before a job is tried again when the database is away.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+
+/// How long a loop may take to say how far it came after it was asked to stop at once.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Shortest and longest pause before looking again at a job that somebody else runs.
 const WATCH: (Duration, Duration) = (Duration::from_secs(1), MAX_SLEEP);
@@ -47,8 +52,25 @@ pub async fn run(
     stop: &Stop,
     observe: &(impl Fn(Event<'_>) + Sync),
 ) -> Result<()> {
+    run_watched(config, clock, stop, observe, &Pulses::default()).await
+}
+
+/// The same, with signs of life: each loop gives one at every wake-up, exchange with the database, answer of a
+/// provider and new try, and says before each step how long that may take. (Renewing the term gives none: that
+/// goes on beside work that hangs.)
+pub async fn run_watched(
+    config: watch::Receiver<Arc<Config>>,
+    clock: &Clock,
+    stop: &Stop,
+    observe: &(impl Fn(Event<'_>) + Sync),
+    pulses: &Pulses,
+) -> Result<()> {
     config.borrow().check()?;
-    let job = |job| JobLoop::new(job, config.clone(), clock, stop, observe).run();
+    let job = |job| {
+        let mut work = JobLoop::new(job, config.clone(), clock, stop, observe);
+        work.memory.pulse = pulses.of(job).clone();
+        Box::pin(work.run())
+    };
     tokio::join!(job(Job::Purge), job(Job::Expired));
     Ok(())
 }
@@ -72,6 +94,10 @@ struct JobLoop<'a, O> {
     ours: Option<Uuid>,
     /// Whose run is waited for, and how long until the next look.
     watched: Option<(Option<Uuid>, Duration)>,
+    /// The next time that was told last.
+    told: Option<DateTime<Utc>>,
+    /// The jitter that was drawn for a time, once.
+    drawn: Option<(DateTime<Utc>, Duration)>,
 }
 
 impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
@@ -96,15 +122,38 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
             seen: None,
             ours: None,
             watched: None,
+            told: None,
+            drawn: None,
         }
     }
 
     async fn run(mut self) {
-        while !self.stop.is_soft() {
+        let stop = self.stop;
+        let patience = async {
+            stop.hard().await;
+            tokio::time::sleep(LAST_WORDS).await;
+        };
+        tokio::select! {
+            biased;
+            () = self.rounds() => {}
+            () = patience => {}
+        }
+        if let Some(link) = self.link.take() {
+            // Bounded by the connection itself. After a hard stop, too: the server is being asked to stop the
+            // statement that was given up, and a process that ended now would leave it running there.
+            link.conn.close().await;
+        }
+        self.memory.pulse.rest();
+    }
+
+    async fn rounds(&mut self) {
+        let stop = self.stop;
+        while !stop.is_soft() {
             let config = Arc::clone(&self.config.borrow_and_update());
             let Some(schedule) = config.schedule(self.job) else {
                 // Not configured: until it is.
                 self.link = None;
+                self.memory.pulse.rest();
                 self.changed_or_stopped().await;
                 self.line_since = Some(self.clock.now());
                 continue;
@@ -114,18 +163,18 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
                 self.line_since = Some(self.clock.now());
             }
             self.line = Some(schedule.clone());
-            let Some(due) = self.look(&config).await else {
+            let due = tokio::select! {
+                biased;
+                // Looking is no work that has to be finished, and a database that is away would keep us long.
+                () = stop.soft() => return,
+                due = self.look(&config) => due,
+            };
+            let Some(due) = due else {
                 continue;
             };
             if self.wait(&config, schedule, due).await {
                 self.run_job(&config, schedule).await;
-            }
-        }
-        if let Some(link) = self.link.take() {
-            // Bounded by the connection itself; a hard stop does not even wait for that.
-            tokio::select! {
-                () = link.conn.close() => {}
-                () = self.stop.hard() => {}
+                self.told = None;
             }
         }
     }
@@ -134,22 +183,26 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
     /// configuration changed or a stop came first.
     async fn look(&mut self, config: &Config) -> Option<Due> {
         if std::mem::take(&mut self.failed) {
+            self.seen = None;
             return Some(Due::After(self.clock.now()));
         }
         let mut pause = BACKOFF.0;
         loop {
             let kept = self.link.is_some();
             let cause = match self.try_look(config).await {
-                Ok((row, due)) => {
-                    self.seen = match &due {
-                        Due::After(since) => Some((row.token, *since)),
-                        _ => None,
-                    };
+                Ok((row, Due::After(since))) => {
+                    let since = timer::counted_from(since, self.before(&row));
+                    self.seen = Some((row.token, since));
+                    return Some(Due::After(since));
+                }
+                Ok((_, due)) => {
+                    self.seen = None;
                     return Some(due);
                 }
                 Err(cause) => cause,
             };
             if !self.survives(&cause) {
+                self.seen = None;
                 return Some(Due::After(self.clock.now()));
             }
             if self.stop.is_soft() {
@@ -170,6 +223,12 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
             .map_err(turn::explain)?;
         let due = Due::new(&row, job, self.clock.now(), self.ours);
         Ok((row, due))
+    }
+
+    /// From when the times were counted before, if nobody has run the job since.
+    fn before(&self, row: &JobRow) -> Option<DateTime<Utc>> {
+        let (_, since) = self.seen.filter(|(token, _)| *token == row.token)?;
+        Some(since)
     }
 
     /// Whether it may go better on another connection; says so where it will not.
@@ -195,6 +254,7 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
             again_in: Some(wait),
         });
         *pause = (*pause * 2).min(BACKOFF.1);
+        self.memory.pulse.expect_within(wait + MARGIN);
         tokio::select! {
             () = tokio::time::sleep(wait) => true,
             // The reason may be a wrong address that was put right just now.
@@ -213,19 +273,42 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
             Due::After(since) => self.counted_from(since),
         };
         self.watched = None;
-        let mut timer = Timer::new(schedule, since, config.jitter);
+        let mut timer = Timer::new(schedule, since, Duration::ZERO);
         if let Some(at) = timer.at {
-            (self.observe)(Event::Scheduled { job: self.job, at });
+            timer.jitter = self.jitter(at, config.jitter);
         }
         loop {
             let left = timer.left(schedule, self.clock.now());
             if left.is_some_and(|left| left.is_zero()) {
                 return true;
             }
+            if let Some(at) = timer.at
+                && self.told != timer.at
+            {
+                (self.observe)(Event::Scheduled { job: self.job, at });
+                self.told = timer.at;
+            }
             let sleep = left.map_or(MAX_SLEEP, |left| left.min(MAX_SLEEP));
+            self.memory.pulse.expect_within(sleep + MARGIN);
             tokio::select! {
                 () = tokio::time::sleep(sleep) => {}
                 () = self.changed_or_stopped() => return false,
+            }
+            if sleep == MAX_SLEEP && self.seen.is_some() {
+                // Somebody else may have begun a run and died.
+                return false;
+            }
+        }
+    }
+
+    /// Drawn once for each time, however often it is waited for.
+    fn jitter(&mut self, at: DateTime<Utc>, most: Duration) -> Duration {
+        match self.drawn {
+            Some((drawn_for, jitter)) if drawn_for == at => jitter.min(most),
+            _ => {
+                let jitter = most.mul_f64(fastrand::f64());
+                self.drawn = Some((at, jitter));
+                jitter
             }
         }
     }
@@ -255,8 +338,10 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
         let over = held
             .left
             .saturating_add(Duration::from_millis(fastrand::u64(50..=500)));
+        let sleep = pause.min(over);
+        self.memory.pulse.expect_within(sleep + MARGIN);
         tokio::select! {
-            () = tokio::time::sleep(pause.min(over)) => {}
+            () = tokio::time::sleep(sleep) => {}
             () = self.changed_or_stopped() => {}
         }
     }
@@ -264,8 +349,15 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
     async fn connect(&mut self, config: &Config) -> Result<&mut Link> {
         let open = match self.link.take() {
             Some(link) if !link.conn.is_closed() => link,
-            _ => Link::open(config, self.stop).await?,
+            _ => {
+                self.memory.pulse.expect_within(longest_open(&config.connection));
+                let mut link = Link::open(config, self.stop).await?;
+                link.conn.set_pulse(self.memory.pulse.clone());
+                link
+            }
         };
+        // What follows is a statement or the job's run.
+        self.memory.pulse.expect_within(longest_step(config, self.job));
         Ok(self.link.insert(open))
     }
 

@@ -159,8 +159,8 @@ impl Turn {
             scheduled_at,
             seen: seen.token,
         };
-        let taken = store.job_take(conn, job.as_str(), &run).await?;
-        Ok(taken.then(|| Self {
+        let ours = store.job_take(conn, job.as_str(), &run).await?;
+        Ok(ours.then(|| Self {
             job,
             token,
             renewal: store.job_renewal(job.as_str(), token, TERM),

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
+use crate::provider::config::DEFAULT_TIMEOUT;
 use crate::provider::{self, Provider, ProviderConfig, ProviderStatus, StatusQuery, Surroundings, Verdict};
 use crate::record::Record;
 
@@ -47,6 +48,15 @@ impl Providers {
     /// Whether none is configured.
     pub fn is_empty(&self) -> bool {
         self.configs.is_empty()
+    }
+
+    /// The longest time that one of them has for an answer; zero where none is configured.
+    pub(crate) fn longest_timeout(&self) -> std::time::Duration {
+        let timeouts = self
+            .configs
+            .values()
+            .map(|config| config.timeout.unwrap_or(DEFAULT_TIMEOUT));
+        timeouts.max().unwrap_or_default()
     }
 
     /// Whether one of that name is configured.

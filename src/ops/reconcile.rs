@@ -284,15 +284,5 @@ async fn ask_and_end(
 
 /// For whatever recorder the application installs.
 fn count(item: &Item) {
-    let outcome = match &item.outcome {
-        Outcome::Proposed => "proposed",
-        Outcome::Completed => "completed",
-        Outcome::Released => "released",
-        Outcome::Left(obstacle) if obstacle.may_pass() => "waiting",
-        Outcome::Left(_) => "left",
-        Outcome::Changed(_) | Outcome::Disagrees(_) => "changed",
-        Outcome::Error(_) => "error",
-        Outcome::Unknown => "unknown",
-    };
-    metrics::counter!("idemctl_reconcile_total", "outcome" => outcome).increment(1);
+    metrics::counter!("idemctl_reconcile_total", "outcome" => item.outcome.metric()).increment(1);
 }

@@ -1,4 +1,4 @@
-//! Claiming a key: the loop around one statement, and the reading of what it found.
+//! Claiming a key: the loop around its statements, and the reading of what they found.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::error::{Error, Result};
 use crate::record::State;
-use crate::store::{Claim, Executor, NewClaim, Seen, unknown_status};
+use crate::store::{Executor, NewClaim, Seen, unknown_status};
 
 /// How often a reserve asks again when rows come and go under it. Each round needs a competitor that commits
 /// or deletes in just that moment.
@@ -19,8 +19,8 @@ const MAX_PAUSE: Duration = Duration::from_millis(100);
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(5);
 
 impl Idempotency {
-    /// Claims the key, or says who has it and what became of it: one round trip for every outcome but a
-    /// takeover (two) and a lost race (one more each).
+    /// Claims the key, or says who has it and what became of it: one round trip for a new key and for one that this
+    /// process has met before, two for one that only others have met; a takeover and a lost race take one more each.
     ///
     /// Give it a connection outside a transaction: the claim must be committed before the work begins. For work
     /// in the same database see [`Idempotency::reserve_in`].
@@ -73,13 +73,21 @@ impl Idempotency {
         asked: Instant,
     ) -> Result<Option<Reservation>> {
         let new = self.new_claim(request);
-        match self.store.claim(executor, &new).await? {
-            Claim::Nothing => Ok(None),
-            Claim::Claimed { until } => {
-                let lease = self.lease(request, Claimed::fresh(request, until), asked);
-                whole_lease(executor, lease, asked).await
-            }
-            Claim::Seen(seen) => self.answer(executor, request, &new, *seen, asked).await,
+        if self.known.has(&request.id)
+            && let Some(seen) = self.store.look_at(executor, &request.id).await?
+        {
+            return self.answer(executor, request, &new, seen, asked).await;
+        }
+        let claimed = self.store.claim(executor, &new).await?;
+        self.known.note(&request.id);
+        if let Some(until) = claimed {
+            let lease = self.lease(request, Claimed::fresh(request, until), asked);
+            return whole_lease(executor, lease, asked).await;
+        }
+        match self.store.look_at(executor, &request.id).await? {
+            Some(seen) => self.answer(executor, request, &new, seen, asked).await,
+            // Released or purged since the conflict.
+            None => Ok(None),
         }
     }
 

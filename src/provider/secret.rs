@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer};
 use tokio::io::AsyncReadExt as _;
 
 use super::Surroundings;
+use crate::credential::{self, Credential};
 
 /// Larger files are no secrets but mistakes.
 const MAX_FILE_BYTES: u64 = 64 * 1024;
@@ -38,8 +39,9 @@ impl fmt::Debug for Redacted {
 
 /// A header's value in the configuration: a plain string, or where to read it.
 ///
-/// `{ prefix = "Bearer ", file = "/run/credentials/acme" }` or `{ env = "ACME_KEY" }`. Exactly one of `file`
-/// and `env`; one newline at the end of the file does not belong to the secret.
+/// `{ prefix = "Bearer ", file = "/etc/idemctl/acme" }`, `{ credential = "acme" }` for one of systemd's
+/// (`LoadCredential=`), or `{ env = "ACME_KEY" }`. Exactly one of them; one newline at the end of the file or
+/// credential does not belong to the secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeaderValue {
     prefix: String,
@@ -50,6 +52,7 @@ pub struct HeaderValue {
 enum Source {
     Plain(Redacted),
     File(PathBuf),
+    Credential(Credential),
     Env(String),
 }
 
@@ -59,6 +62,7 @@ struct Parts {
     #[serde(default)]
     prefix: String,
     file: Option<PathBuf>,
+    credential: Option<Credential>,
     env: Option<String>,
 }
 
@@ -93,7 +97,16 @@ impl HeaderValue {
             },
             Source::File(path) => read_file(path)
                 .await
-                .map_err(|problem| format!("{origin} {problem}"))?,
+                .map_err(|error| format!("{origin} cannot be read: {error}"))?,
+            Source::Credential(name) => {
+                let directory = (surroundings.env)(credential::DIRECTORY);
+                let path = name
+                    .path(directory.as_deref())
+                    .map_err(|problem| format!("{origin} {problem}"))?;
+                read_file(&path)
+                    .await
+                    .map_err(|error| format!("{origin} {}", name.unreadable(&error)))?
+            }
         };
         if secret.is_empty() {
             return Err(format!("{origin} is empty"));
@@ -107,20 +120,19 @@ impl HeaderValue {
             Source::Plain(_) => "the configured value".to_owned(),
             Source::Env(name) => format!("the environment variable {name}"),
             Source::File(path) => format!("the file {}", path.display()),
+            Source::Credential(name) => format!("the credential {name}"),
         }
     }
 }
 
-async fn read_file(path: &std::path::Path) -> Result<String, String> {
-    let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
-    let file = tokio::fs::File::open(path).await.map_err(unreadable)?;
+async fn read_file(path: &std::path::Path) -> std::io::Result<String> {
+    let file = tokio::fs::File::open(path).await?;
     let mut text = String::new();
-    file.take(MAX_FILE_BYTES + 1)
-        .read_to_string(&mut text)
-        .await
-        .map_err(unreadable)?;
+    file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).await?;
     if text.len() as u64 > MAX_FILE_BYTES {
-        return Err(format!("is longer than {MAX_FILE_BYTES} bytes"));
+        return Err(std::io::Error::other(format!(
+            "it is longer than {MAX_FILE_BYTES} bytes"
+        )));
     }
     if let Some(line) = text.strip_suffix('\n') {
         let length = line.strip_suffix('\r').unwrap_or(line).len();
@@ -137,7 +149,7 @@ impl<'de> Deserialize<'de> for HeaderValue {
             type Value = HeaderValue;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string, or a table with `file` or `env` and perhaps `prefix`")
+                f.write_str("a string, or a table with `file`, `credential` or `env` and perhaps `prefix`")
             }
 
             fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<HeaderValue, E> {
@@ -145,11 +157,21 @@ impl<'de> Deserialize<'de> for HeaderValue {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<HeaderValue, A::Error> {
-                let Parts { prefix, file, env } = Parts::deserialize(MapAccessDeserializer::new(map))?;
-                let source = match (file, env) {
-                    (Some(file), None) => Source::File(file),
-                    (None, Some(env)) => Source::Env(env),
-                    _ => return Err(serde::de::Error::custom("give exactly one of `file` and `env`")),
+                let Parts {
+                    prefix,
+                    file,
+                    credential,
+                    env,
+                } = Parts::deserialize(MapAccessDeserializer::new(map))?;
+                let source = match (file, credential, env) {
+                    (Some(file), None, None) => Source::File(file),
+                    (None, Some(name), None) => Source::Credential(name),
+                    (None, None, Some(env)) => Source::Env(env),
+                    _ => {
+                        return Err(serde::de::Error::custom(
+                            "give exactly one of `file`, `credential` and `env`",
+                        ));
+                    }
                 };
                 Ok(HeaderValue { prefix, source })
             }

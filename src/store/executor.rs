@@ -103,7 +103,19 @@ impl<T: Send + Sync> Executor for Pooled<T> {
 #[derive(Debug)]
 pub struct Cached<C> {
     client: C,
-    statements: Mutex<HashMap<Arc<str>, tokio_postgres::Statement>>,
+    statements: Mutex<HashMap<usize, Prepared>>,
+}
+
+/// A statement as the server knows it. It holds the text, so that no other one can come to lie at its address.
+#[derive(Debug)]
+struct Prepared {
+    _text: Arc<str>,
+    statement: tokio_postgres::Statement,
+}
+
+/// Where a text lies: cheaper to look up than the text, and the statements of one `Store` stay in place.
+fn address(text: &Arc<str>) -> usize {
+    text.as_ptr().addr()
 }
 
 impl<C: GenericClient + Send + Sync> Cached<C> {
@@ -126,7 +138,8 @@ impl<C: GenericClient + Send + Sync> Cached<C> {
     }
 
     async fn prepared(&self, statement: &Statement) -> Result<tokio_postgres::Statement> {
-        let known = self.lock().get(&statement.text).cloned();
+        let address = address(&statement.text);
+        let known = self.lock().get(&address).map(|known| known.statement.clone());
         if let Some(known) = known {
             return Ok(known);
         }
@@ -134,7 +147,11 @@ impl<C: GenericClient + Send + Sync> Cached<C> {
             .client
             .prepare_typed(&statement.text, statement.types)
             .await?;
-        self.lock().insert(Arc::clone(&statement.text), prepared.clone());
+        let kept = Prepared {
+            _text: Arc::clone(&statement.text),
+            statement: prepared.clone(),
+        };
+        self.lock().insert(address, kept);
         Ok(prepared)
     }
 
@@ -143,7 +160,7 @@ impl<C: GenericClient + Send + Sync> Cached<C> {
         collect(self.client.query_raw(&prepared, params.iter().copied()).await?).await
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<str>, tokio_postgres::Statement>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<usize, Prepared>> {
         // A poisoned cache is still a cache: nothing in it is half-written.
         self.statements.lock().unwrap_or_else(PoisonError::into_inner)
     }

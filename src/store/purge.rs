@@ -179,7 +179,7 @@ impl Ttl {
         }
     }
 
-    /// Seconds for `done` and for `failed`, as the condition takes them.
+    /// `done`, `failed`.
     pub(super) fn seconds(self) -> (f64, f64) {
         (self.done, self.failed)
     }

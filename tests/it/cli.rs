@@ -2,6 +2,8 @@
 
 mod bad_input;
 mod config;
+mod describe;
+mod example_file;
 mod fingerprint;
 pub(crate) mod fixture;
 mod help;

@@ -1,5 +1,10 @@
 //! The daemon's loop on a real database, with a clock that the test sets.
 
+mod crontab;
+mod dead;
+mod restarts;
+mod together;
+
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

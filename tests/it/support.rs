@@ -14,7 +14,7 @@ pub(crate) use cluster::{
     Cluster, ClusterOptions, Database, connect, database, free_port, settings, shared, temp_dir,
 };
 pub(crate) use example::example;
-pub(crate) use peer::{localstripe, stateful_mock};
+pub(crate) use peer::{installed, localstripe, stateful_mock};
 pub(crate) use pgbouncer::{PgbouncerOptions, pgbouncer};
 pub(crate) use process::{Output, Run, Spawned, idemctl, require_program};
 pub(crate) use proxy::{Proxy, Target};

@@ -1,11 +1,12 @@
 //! The command line: global options, the table of commands, and the one dispatch.
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::commands;
 use crate::context::Context;
 use crate::exit::{CliError, Exit, Result};
 use crate::lifecycle::Lifecycle;
+use crate::log::LogFormat;
 use crate::settings::{self, Settings};
 
 /// Below the help; short for the README's table.
@@ -91,6 +92,15 @@ pub(crate) struct GlobalArgs {
         help_heading = "Output options"
     )]
     pub(crate) color: Color,
+    /// Form of the logs on stderr [default: text]
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "FORMAT",
+        help_heading = "Output options"
+    )]
+    pub(crate) log_format: Option<LogFormat>,
     /// More on stderr (repeatable)
     #[arg(long, short = 'v', global = true, action = clap::ArgAction::Count, help_heading = "Output options")]
     pub(crate) verbose: u8,
@@ -151,19 +161,45 @@ enum Command {
     Fingerprint(commands::fingerprint::FingerprintArgs),
     Config(commands::config::ConfigArgs),
     Dev(commands::dev::DevArgs),
+    #[command(flatten)]
+    Describe(Describe),
+}
+
+/// What tells of the program itself, and so needs neither configuration nor database.
+#[derive(Debug, Subcommand)]
+enum Describe {
+    Completions(commands::completions::CompletionsArgs),
+    Man(commands::man::ManArgs),
+}
+
+impl Describe {
+    fn run(&self) -> Result<Exit> {
+        match self {
+            Self::Completions(args) => commands::completions::run(args, Cli::command()),
+            Self::Man(args) => commands::man::run(args, Cli::command(), EXIT_CODES),
+        }
+    }
 }
 
 impl Cli {
     /// Resolves the settings, then runs the command.
     pub(crate) async fn run(self) -> Result<Exit> {
+        if let Command::Describe(describe) = &self.command {
+            return describe.run();
+        }
         settings::apply_color(self.global.color);
         let environment = settings::Environment::of_process();
+        // Before the file is read, so that what is wrong with it is said in the form that was asked for.
+        crate::log::settle(
+            self.global.log_format.unwrap_or_default(),
+            environment.get("JOURNAL_STREAM"),
+        );
         let settings = if matches!(self.command, Command::Doctor(_)) {
             Settings::resolve_leniently(&self.global, environment)?
         } else {
             Settings::resolve(&self.global, environment)?
         };
-        settings::start_logging(&self.global, matches!(self.command, Command::Janitor(_)));
+        settings.start_logging(&self.global, matches!(self.command, Command::Janitor(_)));
         let keys = matches!(
             self.command,
             Command::Inspect(_)
@@ -206,6 +242,7 @@ impl Cli {
             }
             Command::Dev(args) => commands::dev::run(&context, args).await,
             Command::Config(args) => commands::config::run(&context, &args),
+            Command::Describe(describe) => describe.run(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! One file per subcommand: its arguments, then `run`.
 
+pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod dev;
 pub(crate) mod doctor;
@@ -9,6 +10,7 @@ pub(crate) mod inspect;
 pub(crate) mod janitor;
 pub(crate) mod key_arg;
 pub(crate) mod list;
+pub(crate) mod man;
 pub(crate) mod migrate;
 pub(crate) mod provider;
 pub(crate) mod purge;

@@ -105,21 +105,25 @@ impl CliError {
         if self.exit == Exit::Done {
             return Exit::Done;
         }
-        say(&format!(
+        complain(&format!(
             "error: {}",
             crate::render::printable_lines(&self.message)
         ));
         if let Some(hint) = &self.hint {
-            say(&format!("hint: {}", crate::render::printable_lines(hint)));
+            complain(&format!("hint: {}", crate::render::printable_lines(hint)));
         }
         self.exit
     }
 }
 
-/// Writes a line to stderr. Where that is closed or full nobody can be told, and the exit code still speaks.
+/// Writes a line to stderr.
 pub(crate) fn say(line: &str) {
-    use std::io::Write;
-    let _nobody_listens = writeln!(anstream::stderr().lock(), "{line}");
+    crate::log::say(tracing::Level::INFO, line);
+}
+
+/// The same for what went wrong.
+pub(crate) fn complain(line: &str) {
+    crate::log::say(tracing::Level::ERROR, line);
 }
 
 impl From<Error> for CliError {

@@ -1,13 +1,13 @@
 //! Signals: the first SIGTERM or SIGINT finishes what is under way, the second gives it up, a third ends the
-//! process on the spot. SIGHUP asks a daemon to read its configuration again.
+//! process on the spot. SIGHUP asks a daemon to read its configuration again, SIGUSR1 to log how it stands.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use idemctl::stop::{self, Stop};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use idemctl::stop::{self, Stop, Stopper};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook_tokio::SignalsInfo;
 use tokio::sync::mpsc;
@@ -21,6 +21,9 @@ pub(crate) struct Lifecycle {
     pub(crate) stop: Stop,
     /// One message for each SIGHUP; a burst may be one.
     pub(crate) reload: mpsc::Receiver<()>,
+    /// One message for each SIGUSR1; a burst may be one.
+    pub(crate) report: mpsc::Receiver<()>,
+    stopper: Arc<Stopper>,
     asked: Arc<AtomicU8>,
 }
 
@@ -79,13 +82,16 @@ impl Lifecycle {
                 .map_err(failed)?;
         }
         let wanted: &[i32] = if daemon {
-            &[SIGTERM, SIGINT, SIGHUP]
+            &[SIGTERM, SIGINT, SIGHUP, SIGUSR1]
         } else {
             &[SIGTERM, SIGINT]
         };
         let mut signals = SignalsInfo::<WithOrigin>::new(wanted).map_err(failed)?;
         let (stopper, stop) = stop::channel();
+        let stopper = Arc::new(stopper);
+        let asking = Arc::clone(&stopper);
         let (send_reload, reload) = mpsc::channel(1);
+        let (send_report, report) = mpsc::channel(1);
         let asked = Arc::new(AtomicU8::new(NOTHING));
         let told = Arc::clone(&asked);
         tokio::spawn(async move {
@@ -97,23 +103,37 @@ impl Lifecycle {
                         // A reload that is still waiting will read what is there by then.
                         let _ = send_reload.try_send(());
                     }
+                    SIGUSR1 => {
+                        let _ = send_report.try_send(());
+                    }
                     signal if told.load(Ordering::SeqCst) == NOTHING => {
                         tracing::info!(signal, ?sender, "stopping after what is under way");
                         let asked = if signal == SIGINT { INTERRUPT } else { TERMINATE };
                         told.store(asked, Ordering::SeqCst);
                         armed.store(second_ends, Ordering::SeqCst);
-                        stopper.soft();
+                        asking.soft();
                     }
                     signal => {
                         tracing::warn!(signal, ?sender, "stopping at once");
                         told.store(AT_ONCE, Ordering::SeqCst);
                         armed.store(true, Ordering::SeqCst);
-                        stopper.hard();
+                        asking.hard();
                     }
                 }
             }
         });
-        Ok(Self { stop, reload, asked })
+        Ok(Self {
+            stop,
+            reload,
+            report,
+            stopper,
+            asked,
+        })
+    }
+
+    /// The time for an orderly end is over: what is under way is given up.
+    pub(crate) fn give_up(&self) {
+        self.stopper.hard();
     }
 
     /// How a daemon ends that did what it was asked: a service manager's SIGTERM is its ordinary end.

@@ -6,8 +6,10 @@
 mod cli;
 mod commands;
 mod context;
+mod daemon;
 mod exit;
 mod lifecycle;
+mod log;
 mod render;
 mod safety;
 mod settings;
@@ -25,7 +27,7 @@ fn main() -> ExitCode {
         Err(error) => return usage(&error).into(),
     };
     let exit = catch_unwind(AssertUnwindSafe(|| start(cli))).unwrap_or_else(|_| {
-        exit::say("error: this is a bug in idemctl; please report it with the lines above");
+        exit::complain("error: this is a bug in idemctl; please report it with the lines above");
         Exit::Bug
     });
     exit.into()
@@ -54,7 +56,7 @@ fn start(cli: cli::Cli) -> Exit {
     {
         Ok(runtime) => runtime,
         Err(error) => {
-            exit::say(&format!(
+            exit::complain(&format!(
                 "error: couldn't start the asynchronous runtime: {error}"
             ));
             return Exit::Other;

@@ -11,6 +11,7 @@ use idemctl::connect::{self, Timeouts};
 
 use crate::cli::{Color, Format, GlobalArgs};
 use crate::exit::{CliError, Result};
+use crate::log::LogFormat;
 
 pub(crate) use effective::Effective;
 pub(crate) use file::Config;
@@ -21,6 +22,7 @@ pub(crate) struct Settings {
     pub(crate) output: Format,
     /// No notes on stderr.
     pub(crate) quiet: bool,
+    log_format: LogFormat,
     pub(crate) config: Config,
     origin: Option<effective::Origin>,
     flags: Flags,
@@ -41,6 +43,7 @@ pub(crate) struct Settings {
     reason = "one for each flag; they do not depend on each other"
 )]
 struct Flags {
+    log_format: bool,
     schema: bool,
     connect_timeout: bool,
     statement_timeout: bool,
@@ -108,16 +111,18 @@ impl Settings {
             ),
             lock: pick(args.lock_timeout, database.lock_timeout, default.lock),
         };
-        let file_source = origin.as_ref().map_or_else(
-            || "default".to_owned(),
-            |origin| origin.path.display().to_string(),
-        );
-        let (database_url, url_source) = database_url(args, &environment, &config, &file_source);
+        let (database_url, url_source) = match database_url(args, &environment, &config, origin.as_ref()) {
+            Ok(found) => found,
+            // What does not fit is said first: it may be the reason.
+            Err(error) => return Err(misfit.unwrap_or(error)),
+        };
         Ok(Self {
             schema: args.schema.clone().or_else(|| config.database.schema.clone()),
             output: args.output,
             quiet: args.quiet,
+            log_format: args.log_format.unwrap_or(config.log.format),
             flags: Flags {
+                log_format: args.log_format.is_some(),
                 schema: args.schema.is_some(),
                 connect_timeout: args.connect_timeout.is_some(),
                 statement_timeout: args.statement_timeout.is_some(),
@@ -185,6 +190,20 @@ impl Settings {
         self.misfit.as_ref()
     }
 
+    /// Logs go to stderr only. A daemon has nothing else to say what it does with.
+    pub(crate) fn start_logging(&self, args: &GlobalArgs, daemon: bool) {
+        use tracing_subscriber::filter::LevelFilter;
+        let level = match (args.quiet, args.verbose) {
+            (true, _) => LevelFilter::ERROR,
+            (false, 0) if !daemon => LevelFilter::WARN,
+            (false, 0 | 1) => LevelFilter::INFO,
+            (false, 2) => LevelFilter::DEBUG,
+            (false, _) => LevelFilter::TRACE,
+        };
+        crate::log::settle(self.log_format, self.environment.get("JOURNAL_STREAM"));
+        crate::log::start(level);
+    }
+
     /// The environment, for what only a command needs to know of it.
     pub(crate) fn environment(&self) -> &Environment {
         &self.environment
@@ -196,18 +215,25 @@ fn database_url(
     args: &GlobalArgs,
     environment: &Environment,
     config: &Config,
-    file: &str,
-) -> (Option<String>, Option<String>) {
+    origin: Option<&effective::Origin>,
+) -> Result<(Option<String>, Option<String>)> {
     let candidates = [
         ("flag", args.database_url.as_deref()),
         ("IDEMCTL_DATABASE_URL", environment.get("IDEMCTL_DATABASE_URL")),
         ("DATABASE_URL", environment.get("DATABASE_URL")),
-        (file, config.database.url.as_deref()),
     ];
-    candidates
+    let named = candidates
         .into_iter()
-        .find_map(|(source, url)| url.map(|url| (Some(url.to_owned()), Some(source.to_owned()))))
-        .unwrap_or((None, None))
+        .find_map(|(source, url)| url.map(|url| (url.to_owned(), source.to_owned())));
+    if let Some((url, source)) = named {
+        return Ok((Some(url), Some(source)));
+    }
+    let path = origin.map(|origin| origin.path.as_path());
+    let Some((url, key)) = config.database.read_url(path, environment)? else {
+        return Ok((None, None));
+    };
+    let source = origin.and_then(|origin| origin.source(&format!("database.{key}")));
+    Ok((Some(url), source))
 }
 
 /// The name of the user as whom we run, libpq's default for `user`.
@@ -235,24 +261,6 @@ pub(crate) fn apply_color(color: Color) {
         Color::Always => anstream::ColorChoice::Always.write_global(),
         Color::Never => anstream::ColorChoice::Never.write_global(),
     }
-}
-
-/// Logs go to stderr only. A daemon has nothing else to say what it does with.
-pub(crate) fn start_logging(args: &GlobalArgs, daemon: bool) {
-    let level = match (args.quiet, args.verbose) {
-        (true, _) => tracing_subscriber::filter::LevelFilter::ERROR,
-        (false, 0) if !daemon => tracing_subscriber::filter::LevelFilter::WARN,
-        (false, 0 | 1) => tracing_subscriber::filter::LevelFilter::INFO,
-        (false, 2) => tracing_subscriber::filter::LevelFilter::DEBUG,
-        (false, _) => tracing_subscriber::filter::LevelFilter::TRACE,
-    };
-    // A second call (in-process tests) keeps the first subscriber.
-    let _already_set = tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
-        .with_max_level(level)
-        .with_target(false)
-        .try_init();
 }
 
 /// A usage error that names the file.

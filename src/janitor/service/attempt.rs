@@ -2,9 +2,10 @@
 
 use uuid::Uuid;
 
+use super::super::timer;
 use super::super::turn::{self, Due, Outcome, Turn, WhenLost};
 use super::super::{Config, Done};
-use super::{BACKOFF, Event, JobLoop, Schedule};
+use super::{BACKOFF, Event, JobLoop, MARGIN, Schedule};
 use crate::error::{Error, Result};
 use crate::time::Timestamp;
 
@@ -45,6 +46,7 @@ impl<O: Fn(Event<'_>) + Sync> JobLoop<'_, O> {
                     }
                 }
                 None => {
+                    self.memory.pulse.expect_within(pause + MARGIN);
                     tokio::select! {
                         () = tokio::time::sleep(pause) => {}
                         () = self.changed_or_stopped() => return,
@@ -91,11 +93,7 @@ impl<O: Fn(Event<'_>) + Sync> JobLoop<'_, O> {
             Due::Held(_) => return Ok(None),
             Due::Ours | Due::Now => None,
             Due::After(since) => {
-                // Where nobody ran it meanwhile, the time that was waited for stands, even if the clock was set.
-                let since = match self.seen {
-                    Some((token, before)) if token == row.token => before.min(since),
-                    _ => since,
-                };
+                let since = timer::counted_from(since, self.before(&row));
                 match schedule.next_after(self.counted_from(since)) {
                     Some(at) if at <= now => Timestamp::from_utc(at),
                     // Somebody else was there before us.

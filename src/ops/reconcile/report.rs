@@ -28,6 +28,22 @@ pub enum Outcome {
     Unknown,
 }
 
+impl Outcome {
+    /// The label under which it is counted.
+    pub fn metric(&self) -> &'static str {
+        match self {
+            Self::Proposed => "proposed",
+            Self::Completed => "completed",
+            Self::Released => "released",
+            Self::Left(obstacle) if obstacle.may_pass() => "waiting",
+            Self::Left(_) => "left",
+            Self::Changed(_) | Self::Disagrees(_) => "changed",
+            Self::Error(_) => "error",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 /// One row and what became of it.
 #[derive(Debug)]
 pub struct Item {

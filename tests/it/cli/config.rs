@@ -183,3 +183,61 @@ async fn what_is_wrong_in_the_file_is_named_with_its_line() {
         missing.stderr
     );
 }
+
+#[tokio::test]
+async fn the_url_may_be_a_credential_of_systemd() {
+    let dir = temp_dir();
+    let path = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
+    let directory = dir.path().to_string_lossy().into_owned();
+    let file = path("c.toml");
+    std::fs::write(&file, "[database]\n\nurl_credential = \"db\"\n").unwrap();
+    let config = || idemctl(&["config", "-o", "json", "-c", &file]);
+    let with = || config().env("CREDENTIALS_DIRECTORY", &directory);
+
+    // Not there, of no unit, empty: named, with what to do.
+    for (run, word) in [
+        (with(), "LoadCredential=db:"),
+        (config(), "CREDENTIALS_DIRECTORY is not set"),
+        (config().env("CREDENTIALS_DIRECTORY", "here"), "no absolute path"),
+    ] {
+        let output = calm(run.run().await);
+        assert_eq!(output.code, 2, "{}", output.transcript());
+        assert!(output.stderr.contains(word), "{}", output.stderr);
+        assert!(
+            output.stderr.contains("database.url_credential"),
+            "{}",
+            output.stderr
+        );
+    }
+    std::fs::write(path("db"), "\n").unwrap();
+    let output = calm(with().run().await);
+    assert_eq!(output.code, 2, "{}", output.transcript());
+    assert!(output.stderr.contains("is empty"), "{}", output.stderr);
+
+    std::fs::write(path("db"), format!("postgres://u:{SECRET}@from-credential/x\n")).unwrap();
+    assert_eq!(value(with(), "host").await.0, "from-credential");
+    let (_, source) = value(with(), "database.url").await;
+    assert_eq!(source, format!("{file}, line 3"));
+    // Who brings a URL needs no credential of the daemon's.
+    let own = config().env("DATABASE_URL", "postgres://u@from-env/x");
+    assert_eq!(value(own, "host").await.0, "from-env");
+
+    for (text, line, word) in [
+        ("[database]\nurl_credential = \"a/b\"\n", "line 2", "a/b"),
+        (
+            "[database]\nurl_credential = \"..\"\n",
+            "line 2",
+            "no name of a credential",
+        ),
+        (
+            "[database]\nurl_file = \"/x\"\nurl_credential = \"db\"\n",
+            "line 3",
+            "database.url_file",
+        ),
+    ] {
+        let output = wrong(text).await;
+        assert_eq!(output.code, 2, "{text}: {}", output.transcript());
+        assert!(output.stderr.contains(line), "{text}: {}", output.stderr);
+        assert!(output.stderr.contains(word), "{text}: {}", output.stderr);
+    }
+}

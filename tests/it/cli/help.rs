@@ -31,6 +31,8 @@ async fn every_command() {
         "dev down",
         "dev url",
         "dev demo",
+        "completions",
+        "man",
     ] {
         let mut args: Vec<&str> = command.split_whitespace().collect();
         args.push("--help");

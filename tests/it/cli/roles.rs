@@ -84,6 +84,10 @@ const FOR_NOBODY: &[&str] = &[
     "update idempotency_event set reason = 'another'",
     "truncate idempotency_event",
     "truncate idempotency",
+    "truncate idempotency_job",
+    "delete from idempotency_job",
+    "update idempotency_job set known_since = now()",
+    "insert into idempotency_job (job, known_since) values ('x', now())",
     "create table mine (a int)",
     "alter table idempotency_event add column x int",
     "insert into idempotency_migration (version, name, sha256, app_version) values (99, 'x', 'x', 'x')",
@@ -180,9 +184,12 @@ async fn a_viewer_reads_no_body_by_any_statement() {
                 "select from idempotency for update",
                 "insert into idempotency_event (action) values ('release')",
                 "delete from idempotency_event",
+                "insert into idempotency_job (job) values ('x')",
+                "update idempotency_job set held_until = now()",
             ],
         )
         .await;
+        client.batch_execute("table idempotency_job").await.unwrap();
         assert_eq!(cli.everything().await, before);
         cli.execute("analyze idempotency").await;
         let stats =

@@ -109,7 +109,7 @@ async fn counted(table: &Table) -> (Client, Arc<AtomicUsize>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_outcome_takes_one_round_trip() {
+async fn each_outcome_takes_one_round_trip_and_one_more_where_only_others_have_met_the_key() {
     let table = Table::new().await;
     let keys = &table.keys;
     let (client, syncs) = counted(&table).await;
@@ -135,4 +135,14 @@ async fn each_outcome_takes_one_round_trip() {
     assert_eq!(taken(), 1, "complete");
     replay(keys, &client, &request("k")).await;
     assert_eq!(taken(), 1, "replay");
+
+    let other = super::open(&table.db.client).await;
+    replay(&other, &client, &request("k")).await;
+    assert_eq!(taken(), 2, "replay of a key that only another process has met");
+    replay(&other, &client, &request("k")).await;
+    assert_eq!(taken(), 1, "and again");
+    // Known, and gone meanwhile.
+    table.execute("delete from idempotency").await;
+    drop(acquire(keys, &client, &request("k")).await);
+    assert_eq!(taken(), 2, "a claim of a key that was released");
 }

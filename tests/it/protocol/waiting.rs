@@ -25,7 +25,7 @@ async fn waiter(table: &Table, key: &'static str) -> tokio::task::JoinHandle<Res
     });
     table
         .until(&format!(
-            "select query like '-- idemctl:reserve%' and state = 'idle' from pg_stat_activity where pid = {pid}"
+            "select query like '-- idemctl:look_at%' and state = 'idle' from pg_stat_activity where pid = {pid}"
         ))
         .await;
     assert!(!task.is_finished());

@@ -50,6 +50,51 @@ async fn headers_carry_secrets_that_are_read_at_each_question() {
 }
 
 #[tokio::test]
+async fn a_secret_may_be_a_credential_of_systemd() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(vec![charged()]).await;
+    let config = |headers: &str| {
+        format!(
+            "url = \"http://{}/{{order_id}}\"\nheaders = {headers}",
+            server.address
+        )
+    };
+    let build = |given: Option<String>| {
+        let config = read(&config(
+            "{ Authorization = { prefix = \"Bearer \", credential = \"acme\" } }",
+        ));
+        let env: idemctl::provider::EnvLookup =
+            Arc::new(move |name| given.clone().filter(|_| name == "CREDENTIALS_DIRECTORY"));
+        let surroundings = Surroundings {
+            env,
+            ..surroundings()
+        };
+        idemctl::provider::build("acme", &config, &surroundings).unwrap()
+    };
+    let nowhere = ask(&build(None)).await;
+    assert!(
+        reason(&nowhere).contains("CREDENTIALS_DIRECTORY is not set"),
+        "{nowhere:?}"
+    );
+    let adapter = build(Some(directory.path().to_string_lossy().into_owned()));
+    let status = ask(&adapter).await;
+    assert!(reason(&status).contains("LoadCredential=acme:"), "{status:?}");
+    std::fs::write(directory.path().join("acme"), "s3cret-1\n").unwrap();
+    assert_eq!(ask(&adapter).await.verdict, Verdict::Charged);
+    let head = server.requests().pop().unwrap();
+    assert!(head.contains("authorization: Bearer s3cret-1\r\n"), "{head}");
+    for (headers, word) in [
+        ("{ A = { credential = \"x\", env = \"Y\" } }", "exactly one"),
+        ("{ A = { prefix = \"x\" } }", "exactly one"),
+        ("{ A = { credential = \"../x\" } }", "no name of a credential"),
+    ] {
+        let table: toml::Table = config(headers).parse().unwrap();
+        let error = table.try_into::<ProviderConfig>().unwrap_err();
+        assert!(error.to_string().contains(word), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn a_proxy_is_used_when_the_caller_gives_one() {
     let proxy = Server::start(vec![charged()]).await;
     let config = read("url = \"http://provider.invalid/{order_id}\"\nallow_http = true");

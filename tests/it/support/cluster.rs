@@ -187,6 +187,11 @@ impl Database {
         connect(&self.url).await
     }
 
+    /// The server's unix socket.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.socket_dir.join(format!(".s.PGSQL.{}", self.port))
+    }
+
     /// The URI over TCP, for a cluster that has it.
     pub(crate) fn tcp_url(&self) -> String {
         format!("postgresql://idemctl@127.0.0.1:{}/{}", self.port, self.name)

@@ -50,7 +50,7 @@ async fn start(shared: &'static OnceLock<Peer>, peer: fn() -> Peer) -> &'static 
 }
 
 /// What tests/run has installed; the test fails if it has not.
-fn installed(what: &str) -> PathBuf {
+pub(crate) fn installed(what: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("target/test-peers")
         .join(what);

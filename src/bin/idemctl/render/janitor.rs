@@ -122,7 +122,7 @@ struct ItemView {
 }
 
 impl OnceView {
-    pub(crate) fn new(done: Vec<Done>, held: Vec<Held>) -> Self {
+    pub(crate) fn new(done: Vec<Done>, held: &[Held]) -> Self {
         let held = held.iter().map(RunView::from);
         Self {
             jobs: done.into_iter().map(RunView::from).chain(held).collect(),

@@ -45,7 +45,7 @@ impl Origin {
         Self { path, found, keys }
     }
 
-    fn source(&self, key: &str) -> Option<String> {
+    pub(super) fn source(&self, key: &str) -> Option<String> {
         let written = self.keys.get(key)?;
         Some(format!("{}, line {}", self.path.display(), written.line))
     }
@@ -74,10 +74,12 @@ fn collect<'a>(
     }
 }
 
-/// A URL may hold a secret; so may a plain header and its prefix, while `file` and `env` only say where it is.
+/// A URL may hold a secret; so may a plain header and its prefix, while `file`, `credential` and `env` only say
+/// where it is.
 fn is_secret(path: &[&str]) -> bool {
     match path {
-        ["providers", _, "headers", _, "file" | "env"] | ["providers", _, "secret", "file" | "env"] => false,
+        ["providers", _, "headers", _, "file" | "credential" | "env"]
+        | ["providers", _, "secret", "file" | "credential" | "env"] => false,
         ["providers", _, "headers" | "secret", ..]
         | ["providers", _, "url" | "proxy"]
         | ["database", "url"] => true,
@@ -174,6 +176,8 @@ impl Settings {
             mask.unwrap_or_else(|| "nothing besides the built-in rules".to_owned()),
             None,
         );
+        let given = self.flags.log_format.then_some("flag");
+        list.add("log.format", self.log_format.as_str().to_owned(), given);
         for (name, value) in config.janitor.values(&config.retention) {
             list.add(name, value, None);
         }

@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use idemctl::credential::{self, Credential};
 use idemctl::mask::{Masker, Pointer};
 use idemctl::ops::purge::TTL_RANGE;
 use idemctl::protocol::{MAX_LEASE, MIN_LEASE};
@@ -16,6 +17,7 @@ use serde::Deserialize;
 use super::effective::Origin;
 use super::{Environment, in_file};
 use crate::exit::{CliError, Result};
+use crate::log::LogFormat;
 
 /// A duration of the file, such as `"24h"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +39,7 @@ pub(crate) struct Config {
     pub(crate) audit: Audit,
     pub(crate) lease: Lease,
     pub(crate) output: Output,
+    pub(crate) log: Log,
     pub(crate) janitor: super::janitor::Janitor,
     pub(crate) providers: BTreeMap<String, ProviderConfig>,
 }
@@ -47,6 +50,8 @@ pub(crate) struct Config {
 pub(crate) struct Database {
     pub(crate) url: Option<String>,
     pub(crate) url_file: Option<PathBuf>,
+    /// The name of one of systemd's credentials.
+    pub(crate) url_credential: Option<Credential>,
     pub(crate) schema: Option<String>,
     pub(crate) connect_timeout: Option<Span>,
     pub(crate) statement_timeout: Option<Span>,
@@ -145,6 +150,13 @@ impl Approval {
     }
 }
 
+/// `[log]`: what stderr looks like.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Log {
+    pub(crate) format: LogFormat,
+}
+
 /// `[output]`: how stored text is shown.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -195,16 +207,11 @@ fn usual_places(environment: &Environment) -> Vec<PathBuf> {
 fn read(path: &Path) -> Result<(String, Config, Option<CliError>)> {
     let text = read_limited(path, MAX_FILE_BYTES)
         .map_err(|error| in_file(path, &format!("couldn't read the configuration: {error}")))?;
-    let mut config: Config = toml::from_str(&text).map_err(|error| config_error(path, &text, &error))?;
+    let config: Config = toml::from_str(&text).map_err(|error| config_error(path, &text, &error))?;
     let misfit = config.check().err().map(|(key, problem)| {
         let line = line_of(&text, &key).map_or(String::new(), |line| format!(", line {line}"));
         CliError::usage(format!("{}{line}: {key} {problem}", path.display())).hint(NOTHING_DONE)
     });
-    match config.database.read_url_file(path) {
-        // What does not fit is said first, as it stands first.
-        Err(_) if misfit.is_some() => {}
-        other => other?,
-    }
     Ok((text, config, misfit))
 }
 
@@ -261,12 +268,7 @@ impl Config {
             );
             return Err(("retention.events".to_owned(), problem));
         }
-        if self.database.url.is_some() && self.database.url_file.is_some() {
-            return Err((
-                "database.url_file".to_owned(),
-                "stands beside database.url; keep one of them".to_owned(),
-            ));
-        }
+        self.database.check()?;
         self.janitor.check(!self.providers.is_empty())?;
         for (name, provider) in &self.providers {
             let timeout = provider.timeout.unwrap_or(DEFAULT_TIMEOUT);
@@ -285,13 +287,58 @@ impl Config {
 }
 
 impl Database {
-    /// A URL that stands in a file of its own, such as a systemd credential.
-    fn read_url_file(&mut self, config: &Path) -> Result<()> {
-        let Some(path) = &self.url_file else { return Ok(()) };
-        let text = read_limited(path, MAX_URL_BYTES)
-            .map_err(|error| in_file(config, &format!("database.url_file: {}: {error}", path.display())))?;
-        self.url = Some(text.trim().to_owned());
+    /// The URL stands in one place.
+    fn check(&self) -> Result<(), Wrong> {
+        let places = [
+            ("database.url", self.url.is_some()),
+            ("database.url_file", self.url_file.is_some()),
+            ("database.url_credential", self.url_credential.is_some()),
+        ];
+        let mut given = places.into_iter().filter(|(_, given)| *given);
+        if let (Some((first, _)), Some((second, _))) = (given.next(), given.next()) {
+            return Err((
+                second.to_owned(),
+                format!("stands beside {first}; keep one of them"),
+            ));
+        }
         Ok(())
+    }
+
+    /// The URL that the file leads to, and the key that does.
+    ///
+    /// To be called when nothing that goes before the file names a database: what an operator may not read, such as
+    /// the daemon's credential, does not matter to one who brings a URL.
+    pub(super) fn read_url(
+        &self,
+        config: Option<&Path>,
+        environment: &Environment,
+    ) -> Result<Option<(String, &'static str)>> {
+        let (key, text) = if let Some(url) = &self.url {
+            return Ok(Some((url.clone(), "url")));
+        } else if let Some(path) = &self.url_file {
+            let text =
+                read_limited(path, MAX_URL_BYTES).map_err(|error| format!("{}: {error}", path.display()));
+            ("url_file", text)
+        } else if let Some(name) = &self.url_credential {
+            let text = name
+                .path(environment.get(credential::DIRECTORY))
+                .and_then(|path| read_limited(&path, MAX_URL_BYTES).map_err(|error| name.unreadable(&error)));
+            (
+                "url_credential",
+                text.map_err(|problem| format!("the credential {name} {problem}")),
+            )
+        } else {
+            return Ok(None);
+        };
+        let problem = match text.as_deref().map(str::trim) {
+            Ok("") => "is empty",
+            Ok(url) => return Ok(Some((url.to_owned(), key))),
+            Err(problem) => problem,
+        };
+        let path = config.unwrap_or(Path::new("the configuration"));
+        Err(in_file(path, &format!("database.{key}: {problem}")).hint(
+            "or name the database with --database-url or IDEMCTL_DATABASE_URL, which go before the file",
+        ))
     }
 }
 

@@ -1,6 +1,8 @@
 //! `[janitor]`: the daemon's jobs.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use idemctl::connect;
 use idemctl::janitor::schedule::{self, Schedule};
@@ -14,6 +16,10 @@ use serde::Deserialize;
 use super::file::{Retention, Span};
 use crate::exit::{CliError, Result};
 
+/// Less than the 30 s that Kubernetes waits, and than systemd's `TimeoutStopSec=` in our unit.
+const DEFAULT_GRACE: Duration = Duration::from_secs(20);
+const MAX_GRACE: Duration = Duration::from_mins(10);
+
 /// The section.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -22,6 +28,12 @@ pub(crate) struct Janitor {
     timezone: String,
     /// Each run starts up to this much later, at random.
     jitter: Option<Span>,
+    /// How long what is under way may go on after SIGTERM.
+    grace: Option<Span>,
+    /// Where to serve `/metrics`, `/healthz` and `/readyz`.
+    listen: Option<SocketAddr>,
+    /// Whether `listen` may be an address that other machines reach.
+    listen_public: bool,
     pub(crate) purge: Purge,
     expired: Expired,
 }
@@ -66,6 +78,9 @@ impl Default for Janitor {
         Self {
             timezone: "UTC".to_owned(),
             jitter: None,
+            grace: None,
+            listen: None,
+            listen_public: false,
             purge: Purge::default(),
             expired: Expired::default(),
         }
@@ -132,6 +147,24 @@ impl Janitor {
         ] {
             Schedule::parse(line, zone).map_err(|error| wrong(key, error))?;
         }
+        if let Some(address) = self.listen
+            && !self.listen_public
+            && !address.ip().to_canonical().is_loopback()
+        {
+            let problem = format!(
+                "is {address}, which other machines may reach, and nobody has to log in there; use a loopback \
+                 address (127.0.0.1:{}), or add `listen_public = true`",
+                address.port()
+            );
+            return Err(("janitor.listen".to_owned(), problem));
+        }
+        if self.grace() > MAX_GRACE {
+            let problem = format!(
+                "is {}; at most 10 minutes are allowed",
+                super::show_duration(self.grace())
+            );
+            return Err(("janitor.grace".to_owned(), problem));
+        }
         if let Some(rps) = self.expired.rps
             && !RPS_RANGE.contains(&rps)
         {
@@ -173,6 +206,12 @@ impl Janitor {
                 "janitor.jitter",
                 super::show_duration(self.jitter.map_or_else(Default::default, |span| span.0)),
             ),
+            (
+                "janitor.listen",
+                self.listen.map_or_else(none, |address| address.to_string()),
+            ),
+            ("janitor.listen_public", self.listen_public.to_string()),
+            ("janitor.grace", super::show_duration(self.grace())),
             ("janitor.purge.schedule", self.purge.schedule.clone()),
             ("janitor.purge.batch_size", purge.batch_size.to_string()),
             (
@@ -203,6 +242,16 @@ impl Janitor {
                 self.expired.accept_double_charge.to_string(),
             ),
         ]
+    }
+
+    /// Where to serve `/metrics`, `/healthz` and `/readyz`; `None`: nowhere.
+    pub(crate) fn listen(&self) -> Option<SocketAddr> {
+        self.listen
+    }
+
+    /// How long what is under way may go on after SIGTERM before it is given up and rolled back.
+    pub(crate) fn grace(&self) -> Duration {
+        self.grace.map_or(DEFAULT_GRACE, |span| span.0)
     }
 
     /// The daemon's configuration, checked.

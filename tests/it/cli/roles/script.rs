@@ -27,6 +27,9 @@ async fn a_service_has_the_protocol_and_nothing_else() {
                 "insert into idempotency_event (action) values ('release')",
                 "delete from idempotency_event",
                 "select * from idempotency_migration",
+                "select * from idempotency_job",
+                "insert into idempotency_job (job) values ('x')",
+                "update idempotency_job set held_until = now()",
                 "select setval(pg_get_serial_sequence('idempotency_event', 'id'), 1)",
             ],
         )

@@ -1,0 +1,395 @@
+//! How the janitor's jobs stand: a snapshot that is fed by [`Event`]s. Nothing is read or asked here.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+
+use super::service::Event;
+use super::{Done, Job};
+use crate::error::Error;
+use crate::ops::{expired, reconcile};
+
+/// All jobs, and since when they have been watched.
+#[derive(Debug, Clone)]
+pub struct Status {
+    /// Since when.
+    pub since: DateTime<Utc>,
+    jobs: [JobStatus; Job::ALL.len()],
+}
+
+/// One job. Counts are of this process, since its start.
+#[derive(Debug, Clone, Default)]
+pub struct JobStatus {
+    /// Its next scheduled time.
+    pub next: Option<DateTime<Utc>>,
+    /// When the run that is under way started.
+    pub running: Option<DateTime<Utc>>,
+    /// Who runs it, where that is somebody else; as it stands in the database, perhaps with control characters.
+    pub held_by: Option<String>,
+    /// Whether this process ran the job last, as far as it knows; `None`: it knows of no run.
+    pub ours: Option<bool>,
+    /// The last run that ended.
+    pub last: Option<Run>,
+    /// When a run last came to its end, single rows that were left alone notwithstanding.
+    pub succeeded: Option<DateTime<Utc>>,
+    /// What keeps it from running or made the last run fail; `None` after a run that came to its end.
+    pub trouble: Option<Trouble>,
+    /// How many runs ended how. A try that did not even begin counts as [`Outcome::NotRun`].
+    pub runs: BTreeMap<Outcome, u64>,
+    /// Errors that ended a run or kept it from starting, by [`error_kind`].
+    pub errors: BTreeMap<&'static str, u64>,
+    /// What the runs did.
+    pub counts: Counts,
+}
+
+/// A run that ended.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// When it ended.
+    pub ended: DateTime<Utc>,
+    /// How.
+    pub outcome: Outcome,
+    /// One line for people; without keys and clients.
+    pub summary: String,
+}
+
+/// Why a job does not do its work.
+#[derive(Debug, Clone)]
+pub struct Trouble {
+    /// Since when, without an interruption.
+    pub since: DateTime<Utc>,
+    /// The last cause.
+    pub what: String,
+    /// When it is tried again; `None`: on schedule.
+    pub again_in: Option<Duration>,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Outcome {
+    /// All was done.
+    Done,
+    /// It came to its end, and single rows were left alone for an error or a lock.
+    Partial,
+    /// An error ended it.
+    Failed,
+    /// It was asked to stop.
+    Interrupted,
+    /// It could not even begin.
+    NotRun,
+}
+
+impl Outcome {
+    /// Every outcome.
+    pub const ALL: [Self; 5] = [
+        Self::Done,
+        Self::Partial,
+        Self::Failed,
+        Self::Interrupted,
+        Self::NotRun,
+    ];
+
+    /// The outcome's name in metrics and logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Partial => "partial",
+            Self::Failed => "failed",
+            Self::Interrupted => "interrupted",
+            Self::NotRun => "not_run",
+        }
+    }
+
+    fn of(done: &Done) -> Self {
+        match done.cause() {
+            Some(Error::Interrupted) => Self::Interrupted,
+            Some(_) => Self::Failed,
+            None if done.is_partial() => Self::Partial,
+            None => Self::Done,
+        }
+    }
+}
+
+/// What a job's runs did, all told.
+#[derive(Debug, Clone, Default)]
+pub struct Counts {
+    /// Rows that the purge deleted.
+    pub deleted: u64,
+    /// Batches of the purge that deleted something.
+    pub batches: u64,
+    /// Due rows that the purge stepped over.
+    pub skipped: u64,
+    /// Events that the purge deleted.
+    pub events_deleted: u64,
+    /// Stuck rows, by what the policies `fail` and `release` made of them.
+    pub expired: BTreeMap<&'static str, u64>,
+    /// Stuck rows, by what the policy `reconcile` made of them: the labels of `idemctl_reconcile_total`.
+    pub reconciled: BTreeMap<&'static str, u64>,
+}
+
+impl Status {
+    /// Nothing has happened yet.
+    pub fn new(now: DateTime<Utc>) -> Self {
+        Self {
+            since: now,
+            jobs: Default::default(),
+        }
+    }
+
+    /// One job's.
+    pub fn of(&self, job: Job) -> &JobStatus {
+        // `Job::ALL` is in the order of the variants.
+        &self.jobs[job as usize]
+    }
+
+    /// Takes in what the loop tells.
+    pub fn note(&mut self, event: &Event<'_>, now: DateTime<Utc>) {
+        match event {
+            Event::Scheduled { job, at } => {
+                let status = self.at(*job);
+                (status.next, status.held_by) = (Some(*at), None);
+            }
+            Event::Held { job, by, .. } => {
+                let status = self.at(*job);
+                (status.held_by, status.ours) = (Some((*by).to_owned()), Some(false));
+            }
+            Event::Lost { job, .. } => self.at(*job).ours = Some(false),
+            Event::Started { job } => {
+                let status = self.at(*job);
+                (status.running, status.held_by, status.ours) = (Some(now), None, Some(true));
+            }
+            Event::Finished { done } => self.at(done.job()).finished(done, now),
+            Event::NotRun { job, cause, again_in } => {
+                let status = self.at(*job);
+                *status.runs.entry(Outcome::NotRun).or_default() += 1;
+                status.failed(cause, *again_in, now);
+            }
+        }
+    }
+
+    fn at(&mut self, job: Job) -> &mut JobStatus {
+        &mut self.jobs[job as usize]
+    }
+}
+
+impl JobStatus {
+    fn finished(&mut self, done: &Done, now: DateTime<Utc>) {
+        let outcome = Outcome::of(done);
+        self.running = None;
+        self.counts.add(done);
+        *self.runs.entry(outcome).or_default() += 1;
+        self.last = Some(Run {
+            ended: now,
+            outcome,
+            summary: done.to_string(),
+        });
+        match (outcome, done.cause()) {
+            (Outcome::Done | Outcome::Partial, _) => {
+                self.succeeded = Some(now);
+                self.trouble = None;
+            }
+            (Outcome::Failed, Some(cause)) => self.failed(cause, None, now),
+            _ => {}
+        }
+    }
+
+    fn failed(&mut self, cause: &Error, again_in: Option<Duration>, now: DateTime<Utc>) {
+        *self.errors.entry(error_kind(cause)).or_default() += 1;
+        let since = self.trouble.as_ref().map_or(now, |trouble| trouble.since);
+        self.trouble = Some(Trouble {
+            since,
+            what: cause.to_string(),
+            again_in,
+        });
+    }
+}
+
+impl Counts {
+    fn add(&mut self, done: &Done) {
+        match done {
+            Done::Purge(Ok(report)) => self.add_purge(report),
+            Done::Purge(Err(failure)) => self.add_purge(&failure.report),
+            Done::Expired(Ok(report)) => self.add_expired(report),
+            Done::Expired(Err(failure)) => self.add_expired(&failure.report),
+            Done::Reconcile(Ok(done)) => self.add_reconcile(&done.report),
+            Done::Reconcile(Err(failure)) => self.add_reconcile(&failure.report),
+        }
+    }
+
+    fn add_purge(&mut self, report: &crate::ops::purge::Report) {
+        self.deleted += report.deleted;
+        self.batches += report.batches;
+        self.skipped += report.skipped;
+        self.events_deleted += report.events_deleted;
+    }
+
+    fn add_expired(&mut self, report: &expired::Report) {
+        for item in &report.items {
+            let what = match &item.outcome {
+                expired::Outcome::Failed => "failed",
+                expired::Outcome::Released => "released",
+                expired::Outcome::LeftForProvider(_) => "left",
+                expired::Outcome::Changed => "changed",
+                expired::Outcome::Error(_) => "error",
+                expired::Outcome::Unknown => "unknown",
+            };
+            *self.expired.entry(what).or_default() += 1;
+        }
+    }
+
+    fn add_reconcile(&mut self, report: &reconcile::Report) {
+        for item in &report.items {
+            *self.reconciled.entry(item.outcome.metric()).or_default() += 1;
+        }
+    }
+}
+
+/// Everything that [`error_kind`] says.
+pub const ERROR_KINDS: [&str; 10] = [
+    "unreachable",
+    "deadline",
+    "read_only",
+    "time_limit",
+    "privilege",
+    "schema",
+    "configuration",
+    "inconsistent",
+    "database",
+    "other",
+];
+
+/// What sort of error it is, in a few words that do not change: for counting.
+pub fn error_kind(error: &Error) -> &'static str {
+    match error {
+        Error::Unreachable { .. } => "unreachable",
+        Error::Deadline { .. } => "deadline",
+        Error::Schema { .. } | Error::Migration { .. } => "schema",
+        Error::Invalid { .. } | Error::Settings { .. } => "configuration",
+        Error::Inconsistent { .. } => "inconsistent",
+        Error::Database(_) => match error.sqlstate() {
+            Some("25006") => "read_only",
+            Some("57014" | "55P03") => "time_limit",
+            Some("42501") => "privilege",
+            _ if error.needs_reconnect() => "unreachable",
+            _ => "database",
+        },
+        _ => "other",
+    }
+}
+
+/// A time of day for people, in UTC.
+fn time(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
+impl fmt::Display for Status {
+    /// One line: each job's last and next run, and what is the matter.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, job) in Job::ALL.into_iter().enumerate() {
+            let separator = if index == 0 { "" } else { "; " };
+            write!(f, "{separator}{job}: {}", self.of(job))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for JobStatus {
+    /// Trouble first: a line may be cut where it is shown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(trouble) = &self.trouble {
+            write!(f, "TROUBLE since {} ({})", time(trouble.since), trouble.what)?;
+            if let Some(wait) = trouble.again_in {
+                write!(f, ", trying again in {:.1} s", wait.as_secs_f64())?;
+            }
+            f.write_str(", ")?;
+        }
+        if let Some(by) = &self.held_by {
+            write!(f, "run by {}, ", by.escape_debug())?;
+        }
+        match (&self.running, &self.last) {
+            (Some(since), _) => write!(f, "running since {}", time(*since))?,
+            (None, Some(run)) => {
+                write!(f, "last {} {}", time(run.ended), run.outcome.as_str())?;
+                // A failure's summary is the trouble.
+                if run.outcome != Outcome::Failed {
+                    write!(f, " ({})", run.summary)?;
+                }
+            }
+            (None, None) => f.write_str("no run yet")?,
+        }
+        match self.next {
+            Some(next) => write!(f, ", next {}", time(next)),
+            None => f.write_str(", none planned"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> DateTime<Utc> {
+        DateTime::from_timestamp(1_795_921_200 + second, 0).unwrap()
+    }
+
+    #[test]
+    fn trouble_is_told_since_its_beginning_and_ends_with_a_good_run() {
+        let mut status = Status::new(at(0));
+        let away = Error::Unreachable {
+            what: "nobody listens".to_owned(),
+        };
+        let not_run = Event::NotRun {
+            job: Job::Expired,
+            cause: &away,
+            again_in: Some(Duration::from_millis(1500)),
+        };
+        status.note(
+            &Event::Scheduled {
+                job: Job::Expired,
+                at: at(60),
+            },
+            at(0),
+        );
+        status.note(&not_run, at(5));
+        status.note(&not_run, at(9));
+        let expired = status.of(Job::Expired);
+        assert_eq!(
+            (expired.runs[&Outcome::NotRun], expired.errors["unreachable"]),
+            (2, 2)
+        );
+        assert_eq!(
+            status.to_string(),
+            "purge: no run yet, none planned; expired: TROUBLE since 2026-11-29T03:00:05Z (the database is \
+             unreachable: nobody listens), trying again in 1.5 s, no run yet, next 2026-11-29T03:01:00Z"
+        );
+        let report = expired::Report {
+            policy: expired::Policy::Fail,
+            stuck: 1,
+            capped: false,
+            oldest_seconds: None,
+            first: Vec::new(),
+            items: vec![expired::Item {
+                id: crate::key::KeyId::new("secret-client", "k").unwrap(),
+                outcome: expired::Outcome::Error("no".to_owned()),
+            }],
+            next: None,
+            elapsed: Duration::ZERO,
+            interrupted: false,
+            dry_run: false,
+        };
+        status.note(&Event::Started { job: Job::Expired }, at(60));
+        assert_eq!(status.of(Job::Expired).running, Some(at(60)));
+        let done = Done::Expired(Ok(report));
+        status.note(&Event::Finished { done: &done }, at(61));
+        let expired = status.of(Job::Expired);
+        assert!(expired.trouble.is_none() && expired.running.is_none());
+        assert_eq!(
+            (expired.succeeded, expired.runs[&Outcome::Partial]),
+            (Some(at(61)), 1)
+        );
+        assert_eq!(expired.counts.expired["error"], 1);
+        assert!(!status.to_string().contains("secret-client"), "{status}");
+    }
+}

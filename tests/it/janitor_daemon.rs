@@ -1,0 +1,79 @@
+//! `idemctl janitor` as a service: what the service manager is told, and how it ends.
+
+mod ending;
+mod http;
+mod logs;
+mod notify;
+mod trouble;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use tokio::net::UnixDatagram;
+
+use crate::support::{Run, Spawned, idemctl, temp_dir};
+
+/// Schedules that do not come by themselves while a test runs.
+const QUIET: &str =
+    "[janitor.purge]\nschedule = \"0 0 1 1 *\"\n[janitor.expired]\nschedule = \"0 0 1 1 *\"\n";
+
+/// A configuration file and, beside it, the socket of a service manager.
+struct Place {
+    dir: tempfile::TempDir,
+    manager: UnixDatagram,
+}
+
+impl Place {
+    fn new(config: &str) -> Self {
+        let dir = temp_dir();
+        let manager = UnixDatagram::bind(dir.path().join("notify")).unwrap();
+        let place = Self { dir, manager };
+        place.write(config);
+        place
+    }
+
+    fn write(&self, config: &str) {
+        std::fs::write(self.config(), config).unwrap();
+    }
+
+    fn config(&self) -> PathBuf {
+        self.dir.path().join("config.toml")
+    }
+
+    /// The daemon on a database, with this place's configuration and manager.
+    fn janitor(&self, url: &str) -> Run {
+        let (config, socket) = (self.config(), self.dir.path().join("notify"));
+        idemctl(&["janitor", "-c", config.to_str().unwrap()])
+            .on(url)
+            .env("NOTIFY_SOCKET", socket.to_str().unwrap())
+    }
+
+    /// The next datagram, as it came.
+    async fn told(&self) -> String {
+        let mut buffer = vec![0; 8192];
+        let received = tokio::time::timeout(Duration::from_mins(1), self.manager.recv(&mut buffer));
+        let length = received.await.expect("the manager is told something").unwrap();
+        String::from_utf8(buffer[..length].to_vec()).unwrap()
+    }
+
+    /// The datagrams up to and with the first that contains this.
+    async fn told_until(&self, part: &str) -> Vec<String> {
+        let mut all = Vec::new();
+        loop {
+            let message = self.told().await;
+            let found = message.contains(part);
+            all.push(message);
+            if found {
+                return all;
+            }
+            assert!(all.len() < 2_000, "never told {part:?}: {all:#?}");
+        }
+    }
+}
+
+/// Ends it as a service manager does.
+async fn terminate(daemon: Spawned) -> crate::support::Output {
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait_within(Duration::from_secs(30)).await
+}

@@ -1,0 +1,69 @@
+//! What the units say, without starting them.
+
+use super::boot::project;
+use crate::support::{Run, require_program};
+
+/// Tenths of the most that `systemd-analyze security` may find.
+const THRESHOLD: &str = "12";
+
+async fn security(unit: &str, threshold: &str) -> (i32, String) {
+    let program = require_program("systemd-analyze", "systemd");
+    let output = Run::new(
+        &program.to_string_lossy(),
+        &[
+            "security",
+            "--no-pager",
+            "--offline=true",
+            &format!("--threshold={threshold}"),
+            &project(&format!("systemd/{unit}")),
+        ],
+    )
+    .run()
+    .await;
+    (output.code, output.transcript())
+}
+
+#[tokio::test]
+async fn both_services_are_hardened() {
+    for unit in ["idemctl-janitor.service", "idemctl-purge.service"] {
+        let (code, transcript) = security(unit, THRESHOLD).await;
+        assert_eq!(code, 0, "{transcript}");
+        assert!(transcript.contains("Overall exposure level"), "{transcript}");
+        // They need the network, so there is always something to find.
+        let (code, transcript) = security(unit, "1").await;
+        assert_ne!(code, 0, "{transcript}");
+    }
+}
+
+/// What the documentation of systemd 252 does not have yet.
+#[test]
+fn they_suit_the_oldest_systemd_that_is_supported() {
+    for unit in [
+        "idemctl-janitor.service",
+        "idemctl-purge.service",
+        "idemctl-purge.timer",
+    ] {
+        let text = std::fs::read_to_string(project(&format!("systemd/{unit}"))).unwrap();
+        for word in [
+            "notify-reload",
+            "RestartSteps",
+            "RestartMaxDelaySec",
+            "RestartMode",
+            "ImportCredential",
+        ] {
+            assert!(!text.contains(word), "{unit} has {word}");
+        }
+    }
+}
+
+/// The hardening is written twice, since units cannot include each other.
+#[test]
+fn both_services_have_the_same_hardening() {
+    let part = |unit: &str| {
+        let text = std::fs::read_to_string(project(&format!("systemd/{unit}"))).unwrap();
+        let (_, rest) = text.split_once("DynamicUser=yes").expect("DynamicUser");
+        let (part, _) = rest.split_once("UMask=0077").expect("UMask");
+        part.to_owned()
+    };
+    assert_eq!(part("idemctl-janitor.service"), part("idemctl-purge.service"));
+}
