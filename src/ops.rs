@@ -3,6 +3,7 @@
 
 pub mod actor;
 pub mod ask;
+pub mod bench;
 pub mod end;
 pub mod expired;
 pub mod gauges;

@@ -206,6 +206,21 @@ impl JobStatus {
     }
 }
 
+/// Every label of [`Counts::expired`].
+pub const EXPIRED_OUTCOMES: [&str; 6] = ["failed", "released", "left", "changed", "error", "unknown"];
+
+/// Every label of [`Counts::reconciled`].
+pub const RECONCILE_OUTCOMES: [&str; 8] = [
+    "completed",
+    "released",
+    "waiting",
+    "left",
+    "changed",
+    "error",
+    "unknown",
+    "proposed",
+];
+
 impl Counts {
     fn add(&mut self, done: &Done) {
         match done {

@@ -154,7 +154,7 @@ impl Lease {
     }
 
     /// Lets go of it without a word: it is lost, and that was found out before anybody got it.
-    pub(super) fn forget(mut self) {
+    pub(crate) fn forget(mut self) {
         self.settled = true;
     }
 

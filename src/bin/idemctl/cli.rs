@@ -156,6 +156,7 @@ enum Command {
     Purge(commands::purge::PurgeArgs),
     Janitor(commands::janitor::JanitorArgs),
     Migrate(commands::migrate::MigrateArgs),
+    Bench(commands::bench::BenchArgs),
     Config(commands::config::ConfigArgs),
     Dev(commands::dev::DevArgs),
     #[command(flatten)]
@@ -224,6 +225,7 @@ impl Cli {
             Command::Purge(args) => commands::purge::run(&context, args).await,
             Command::Janitor(args) => Box::pin(commands::janitor::run(&context, &args, &self.global)).await,
             Command::Migrate(args) => commands::migrate::run(&context, args).await,
+            Command::Bench(args) => Box::pin(commands::bench::run(&context, args)).await,
             Command::Dev(args) => commands::dev::run(&context, args).await,
             Command::Config(args) => commands::config::run(&context, &args),
             Command::Describe(describe) => describe.run(),

@@ -22,6 +22,7 @@ async fn every_command() {
         "janitor",
         "migrate",
         "migrate status",
+        "bench",
         "config",
         "dev",
         "dev up",
