@@ -3,7 +3,7 @@
 use idemctl::ops::bench::{Scenario, Strategy};
 
 use super::{figure, request, run, schemas};
-use crate::support::database;
+use crate::support::{Cluster, ClusterOptions, database};
 
 const IN_POSTGRESQL: [Strategy; 7] = [
     Strategy::Lease,
@@ -88,7 +88,13 @@ async fn checking_first_works_twice_and_a_lease_does_not() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replay_writes_nothing_unless_it_is_an_upsert() {
-    let db = database().await;
+    // WAL is the whole server's, and the shared one is never quiet.
+    let options = ClusterOptions {
+        settings: vec![("autovacuum", "off".to_owned())],
+        ..ClusterOptions::default()
+    };
+    let cluster = Cluster::start(options).await;
+    let db = cluster.database().await;
     let strategies = [Strategy::Lease, Strategy::SeedUpsert];
     let mut request = request(&[Scenario::Replay, Scenario::Claim], &strategies);
     request.duration *= 2;
