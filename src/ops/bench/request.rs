@@ -29,9 +29,10 @@ pub enum Scenario {
 
 impl Scenario {
     /// All of them, in the order in which they are run.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Claim,
         Self::Replay,
+        Self::ReplayCold,
         Self::Hot,
         Self::Complete,
         Self::Takeover,
