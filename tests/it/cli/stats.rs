@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::fixture::{Cli, calm, cli, filled, without_widths};
 use crate::protocol::Table;
-use crate::support::temp_dir;
+use crate::support::{temp_dir, until};
 
 async fn stats(cli: &Cli, args: &[&str]) -> Value {
     let args = [&["stats", "-o", "json"], args].concat();
@@ -114,6 +114,11 @@ async fn partitions_are_summed_and_an_empty_table_has_numbers_too() {
          select 'shop-' || i % 50, 'k' || i, repeat('ab', 32), 'done' from generate_series(1, 5000) i;
          analyze",
     )
+    .await;
+    // Up to PostgreSQL 14 the server's counters come a little later.
+    until("the server knows of the analyze", async || {
+        stats(&cli, &[]).await["storage"]["never_analyzed"] == 0
+    })
     .await;
     let stats = stats(&cli, &[]).await;
     assert_eq!(count(&stats["rows"]), 5000);
