@@ -135,10 +135,6 @@ struct Scale {
     sample: Option<Sample>,
 }
 
-impl Scale {
-    const WHOLE: Self = Self { sample: None };
-}
-
 impl Plan {
     fn of(request: &Request, bytes: u64, citus: bool) -> Self {
         if request.exact || (bytes <= WHOLE_BYTES && !citus) {
@@ -161,6 +157,9 @@ impl Plan {
 }
 
 impl Scale {
+    /// Every row was read.
+    const WHOLE: Self = Self { sample: None };
+
     fn up(self, rows: u64) -> Count {
         #[expect(
             clippy::cast_precision_loss,

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::fixture::{Cli, calm, cli, filled, without_widths};
 use crate::protocol::Table;
-use crate::support::{temp_dir, until};
+use crate::support::{PgbouncerOptions, pgbouncer, temp_dir, until};
 
 async fn stats(cli: &Cli, args: &[&str]) -> Value {
     let args = [&["stats", "-o", "json"], args].concat();
@@ -161,6 +161,16 @@ async fn the_backlog_and_how_long_it_takes() {
     let after = stats(&cli, &[]).await;
     assert_eq!(after["backlog"]["rate_source"], "last_purges");
     assert!(after["backlog"]["eta_seconds"].as_f64().unwrap() > 0.0, "{after}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn behind_a_pooler() {
+    let cli = filled().await;
+    let pooler = pgbouncer(&cli.db, PgbouncerOptions::default()).await;
+    let output = cli.command(&["stats", "-o", "json"]).on(&pooler.url).run().await;
+    let stats: Value = serde_json::from_str(&calm(output).ok()).unwrap();
+    assert_eq!(count(&stats["rows"]), 7);
+    assert_eq!(stats["unknown"], json!([]));
 }
 
 /// 80 MB of pages, of which 16 are looked at.
