@@ -61,6 +61,9 @@ struct Args {
     /// With --look-up: how long after an attempt the provider may still come to show its charge, in milliseconds
     #[arg(long, default_value_t = 5_000)]
     lag: u64,
+    /// Ask the database once for equal requests that come in the same moment
+    #[arg(long)]
+    single_flight: bool,
     /// Does it wrong, to see what happens
     #[arg(long, value_enum)]
     mistake: Option<Mistake>,
@@ -112,6 +115,10 @@ impl Provider {
                 Ok(Some(charge)) => return Charged::Yes(charge),
                 Ok(None) => {}
                 Err(error) => return Charged::Unknown(error.to_string()),
+            }
+            // The look took its time: whoever has lost the key by now must not charge.
+            if let Err(error) = attempt.renew().await {
+                return Charged::Unknown(error.to_string());
             }
         }
         let order = json!({
@@ -247,13 +254,16 @@ fn router(
     pool: Pool,
     metrics: PrometheusHandle,
 ) -> Result<Router, Box<dyn std::error::Error>> {
-    let layer = IdempotencyLayer::new(keys, FromPool(pool), client)
+    let mut layer = IdempotencyLayer::new(keys, FromPool(pool), client)
         .fields(Fields::new(["/amount", "/currency", "/card"])?)
         .lease(Duration::from_millis(args.lease))
         .provider("acme")?
         // The very id that the provider is sent; both parts, because two clients may both send `order-1`.
         .order_id(|_, id| format!("{}/{}", id.client_id(), id.key()))
         .retention(Duration::from_hours(24));
+    if args.single_flight {
+        layer = layer.single_flight();
+    }
     let provider = Provider {
         http: reqwest::Client::builder()
             .timeout(Duration::from_millis(args.provider_timeout))

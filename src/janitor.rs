@@ -252,12 +252,13 @@ async fn one(link: &mut Link, config: &Config, job: Job, stop: &Stop, round: &mu
     }
     let Some(done) = done else { return Ok(()) };
     let outcome = Outcome::of(&done, Outcome::Interrupted);
-    if !link.conn.is_closed()
-        && let Err(error) = turn
-            .finish(&link.conn, &link.store, outcome, &done.to_string())
-            .await
-    {
-        tracing::warn!(%job, %error, "how the run went could not be written down; a daemon will run the job again");
+    // After a stop at once there is nothing to be waited for.
+    if !stop.is_hard() {
+        let summary = done.to_string();
+        let finish = turn.finish(&link.conn, &link.store, outcome, &summary);
+        if let Err(error) = finish.await {
+            tracing::warn!(%job, %error, "how the run went could not be written down; a daemon will run the job again");
+        }
     }
     round.done.push(done);
     Ok(())

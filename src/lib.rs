@@ -15,7 +15,8 @@
 //! | [`protocol`] | reserve, complete, renew, abandon, outcome unknown | `store` |
 //! | `http` | the protocol as a tower layer (feature `http`) | `protocol` |
 //! | `connect` | connections as libpq makes them, with deadlines | `store` (its executor) |
-//! | `provider` | asking payment providers | the nouns |
+//! | `credential` | the names of systemd's credentials, and where they lie | nothing |
+//! | `provider` | asking payment providers | the nouns, `credential` |
 //! | `stop`, `pulse` | being asked to stop; signs of progress | nothing |
 //! | `mask` | secrets in stored text, for whoever shows it | nothing |
 //! | `ops` | one file per operator's verb: request in, report out | `store`, `connect` |

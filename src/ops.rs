@@ -3,6 +3,7 @@
 
 pub mod actor;
 pub mod ask;
+pub mod bench;
 pub mod compare;
 pub mod doctor;
 pub mod end;

@@ -4,6 +4,8 @@
 #[cfg(feature = "operate")]
 pub(crate) mod approval;
 #[cfg(feature = "operate")]
+pub(crate) mod bench;
+#[cfg(feature = "operate")]
 pub(crate) mod bootstrap;
 #[cfg(feature = "operate")]
 mod demo;
@@ -89,6 +91,8 @@ static STATEMENTS: &[&[Sql]] = &[
     migrate::CATALOGUE_STATEMENTS,
     #[cfg(feature = "operate")]
     migrate::LOOK_STATEMENTS,
+    #[cfg(feature = "operate")]
+    bench::STATEMENTS,
     #[cfg(feature = "operate")]
     demo::STATEMENTS,
     #[cfg(feature = "operate")]

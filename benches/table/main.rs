@@ -7,6 +7,7 @@
 
 #![expect(clippy::print_stdout, reason = "the table that it prints is what it is for")]
 
+mod beside;
 mod fill;
 mod hot;
 mod plans;

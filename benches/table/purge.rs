@@ -8,8 +8,8 @@ use idemctl::ops::end::End;
 use idemctl::ops::{purge, release, stuck};
 use idemctl::stop::Stop;
 
-use crate::report::{Table, median, ms, per, quantile, ratio};
-use crate::{Bench, Result, plans};
+use crate::report::{Table, goal, median, ms, per, quantile, ratio};
+use crate::{Bench, Result, beside, plans};
 
 /// The purge's own condition with the same retention for both kinds, in one statement.
 const BARE: &str = "
@@ -55,6 +55,10 @@ pub(crate) async fn run(bench: &Bench) -> Result<()> {
         ratios.len(),
         median(&ratios, ratio)
     );
+    if let Some(found) = quantile(&ratios, 50) {
+        goal("purge : one bare DELETE", found, 1.5);
+    }
+    beside::run(bench, &mut connection, DAY * 5).await?;
     let plan = plans::explain(
         bench,
         "purge_count_range",

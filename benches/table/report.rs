@@ -38,6 +38,12 @@ pub(crate) fn median<T: Copy + PartialOrd>(samples: &[T], show: impl Fn(T) -> St
     quantile(samples, 50).map_or_else(|| "-".to_owned(), show)
 }
 
+/// One of the project's goals: no more than this.
+pub(crate) fn goal(what: &str, found: f64, most: f64) {
+    let verdict = if found <= most { "met" } else { "NOT MET" };
+    println!("goal {verdict}: {what} is {found:.2}, wanted at most {most}");
+}
+
 pub(crate) fn ms(time: Duration) -> String {
     format!("{:.2} ms", time.as_secs_f64() * 1e3)
 }

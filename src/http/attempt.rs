@@ -1,12 +1,28 @@
 //! What the handler gets to know of its lease.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::watch;
 
+use crate::error::Result;
 use crate::key::KeyId;
 use crate::protocol::Lease;
+use crate::store::Executor;
+
+type Renewal = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+
+/// Renews the lease, over whatever connections the layer has.
+#[derive(Clone)]
+struct Renew(Arc<dyn Fn() -> Renewal + Send + Sync>);
+
+impl std::fmt::Debug for Renew {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Renew")
+    }
+}
 
 /// The attempt that a handler is: it stands in the request's extensions.
 ///
@@ -20,12 +36,22 @@ pub struct Attempt {
     provider_key: String,
     begun: Arc<AtomicBool>,
     keep: Arc<watch::Sender<bool>>,
+    renew: Renew,
 }
 
 impl Attempt {
     /// The attempt of a lease, and what tells when it shall be kept alive.
-    pub(super) fn of(lease: &Lease) -> (Self, watch::Receiver<bool>) {
+    pub(super) fn of<E>(lease: &Lease, executor: E) -> (Self, watch::Receiver<bool>)
+    where
+        E: Executor + Clone + 'static,
+    {
         let (keep, wanted) = watch::channel(false);
+        let renewer = lease.renewer();
+        let renew = move || {
+            let (renewer, executor) = (renewer.clone(), executor.clone());
+            let renewal: Renewal = Box::pin(async move { renewer.renew(&executor).await });
+            renewal
+        };
         let attempt = Self {
             id: lease.id().clone(),
             number: lease.attempt(),
@@ -33,6 +59,7 @@ impl Attempt {
             provider_key: lease.provider_key(),
             begun: Arc::default(),
             keep: Arc::new(keep),
+            renew: Renew(Arc::new(renew)),
         };
         (attempt, wanted)
     }
@@ -67,6 +94,16 @@ impl Attempt {
     /// Keeps the lease from running out until the handler ends, for work that takes long.
     pub fn keep_alive(&self) {
         self.keep.send_replace(true);
+    }
+
+    /// Takes the whole length of the lease again, and so finds out whether it is still ours. Ask right before what
+    /// cannot be undone, when what came before may have taken long: above all before a charge at a provider without
+    /// idempotency keys, after it was asked.
+    ///
+    /// After [`crate::error::Error::LeaseLost`] somebody else has the key: do not charge. Any other error leaves that
+    /// open, and the same holds. Whatever is answered then, with 5xx, is not stored.
+    pub async fn renew(&self) -> Result<()> {
+        (self.renew.0)().await
     }
 
     pub(super) fn has_begun(&self) -> bool {

@@ -344,7 +344,7 @@ where
     R: Body + From<Bytes>,
     R::Error: Into<BodyError>,
 {
-    let (attempt, mut keep) = Attempt::of(&lease);
+    let (attempt, mut keep) = Attempt::of(&lease, layer.executor.clone());
     request.extensions_mut().insert(attempt.clone());
     let handler = AssertUnwindSafe(async { inner.call(request).await }).catch_unwind();
     tokio::pin!(handler);

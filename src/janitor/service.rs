@@ -334,6 +334,8 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
             }
         };
         self.watched = Some((held.token, pause));
+        // Whoever heard that somebody runs it hears when it is our turn again.
+        self.told = None;
         // A little after the end of the term, and not all at the same moment.
         let over = held
             .left

@@ -32,15 +32,24 @@ pub struct Options {
     pub lock_timeout: Duration,
     /// How long to go on asking for such a lock altogether.
     pub lock_patience: Duration,
+    /// Makes the table of keys in so many partitions, [`MIN_PARTITIONS`] to [`MAX_PARTITIONS`], by a hash of the
+    /// client. Only where there is no table yet; one that is there and has so many partitions is accepted.
+    pub partitions: Option<u32>,
 }
 
+/// Fewest partitions that are any.
+pub const MIN_PARTITIONS: u32 = 2;
+/// Most partitions: planning a question about many keys looks at each.
+pub const MAX_PARTITIONS: u32 = 1_000;
+
 impl Default for Options {
-    /// Half a second per wait, five minutes altogether.
+    /// Half a second per wait, five minutes altogether; no partitions.
     fn default() -> Self {
         Self {
             dry_run: false,
             lock_timeout: Duration::from_millis(500),
             lock_patience: Duration::from_mins(5),
+            partitions: None,
         }
     }
 }
@@ -140,7 +149,17 @@ pub async fn status(executor: &impl Executor, schema: Option<&str>) -> Result<St
 ///
 /// Returns [`crate::error::Error::Migration`] when it would be refused, as [`run`] does.
 pub async fn plan(executor: &impl Executor, schema: Option<&str>) -> Result<Plan> {
+    plan_in(executor, schema, None).await
+}
+
+/// The same with [`Options::partitions`].
+pub async fn plan_in(
+    executor: &impl Executor,
+    schema: Option<&str>,
+    partitions: Option<u32>,
+) -> Result<Plan> {
     let situation = Situation::look(executor, schema).await?;
     situation.refuse()?;
-    Plan::new(&situation)
+    situation.refuse_partitions(partitions)?;
+    Plan::new(&situation, partitions)
 }

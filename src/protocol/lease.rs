@@ -154,7 +154,7 @@ impl Lease {
     }
 
     /// Lets go of it without a word: it is lost, and that was found out before anybody got it.
-    pub(super) fn forget(mut self) {
+    pub(crate) fn forget(mut self) {
         self.settled = true;
     }
 
@@ -192,6 +192,15 @@ impl Lease {
         let result = self.held.renew(executor, extra).await;
         metrics::settled("renew", &result);
         result
+    }
+
+    /// What renews the lease to its whole length while its holder keeps it; fenced like every action.
+    #[cfg(feature = "http")]
+    pub(crate) fn renewer(&self) -> Renewer {
+        Renewer {
+            held: self.held.clone(),
+            length: self.length,
+        }
     }
 
     /// Renews the lease at a third of its length until the guard is dropped, and tells when it is lost.
@@ -236,6 +245,23 @@ impl Lease {
         if matches!(result, Ok(_) | Err(Error::LeaseLost { .. })) {
             self.settled = true;
         }
+    }
+}
+
+/// Renews a lease for somebody who does not hold it.
+#[cfg(feature = "http")]
+#[derive(Debug, Clone)]
+pub(crate) struct Renewer {
+    held: Held,
+    length: Duration,
+}
+
+#[cfg(feature = "http")]
+impl Renewer {
+    pub(crate) async fn renew(&self, executor: &impl Executor) -> Result<()> {
+        let result = self.held.renew(executor, self.length).await;
+        metrics::settled("renew", &result);
+        result
     }
 }
 

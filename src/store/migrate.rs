@@ -14,7 +14,7 @@ use tokio_postgres::types::Type;
 use super::{Sql, Statement, Tables};
 
 pub(crate) use catalogue::{Index, Node, builders, indexes, nodes, unsettled};
-pub(crate) use index::{Action, Wanted, plan_index, serving};
+pub(crate) use index::{Action, Wanted, plan_index, plan_index_of_new, serving};
 pub(crate) use look::{Applied, Place, Relation, applied, blockers, place, relations};
 
 /// A file of `migrations/`.
@@ -158,6 +158,25 @@ pub(crate) fn command(text: &str) -> Statement {
     }
 }
 
+/// How the statement of a migration begins that makes the table of keys.
+const CREATE_KEYS: &str = "create table if not exists {keys} (";
+
+/// The statements that make the table of keys in so many partitions instead, by a hash of the client: everything that
+/// is said of one key says its client, too, and so goes to one partition.
+pub(crate) fn partitioned(statement: &str, partitions: u32) -> Vec<String> {
+    if !statement.starts_with(CREATE_KEYS) {
+        return vec![statement.to_owned()];
+    }
+    let parent = format!("{statement} partition by hash (client_id)");
+    let leaf = |n| {
+        format!(
+            "create table if not exists {{schema}}.idempotency_p{n:03} partition of {{keys}}\n    for values with \
+             (modulus {partitions}, remainder {n})"
+        )
+    };
+    std::iter::once(parent).chain((0..partitions).map(leaf)).collect()
+}
+
 pub(crate) fn create_schema(tables: &Tables) -> String {
     tables.fill("create schema if not exists {schema}")
 }
@@ -191,6 +210,21 @@ mod tests {
                 migration.file
             );
         }
+    }
+
+    #[test]
+    fn one_statement_of_all_makes_the_table_of_keys() {
+        let statements = MIGRATIONS.iter().flat_map(Migration::statements);
+        let changed: Vec<Vec<String>> = statements
+            .map(|statement| partitioned(&statement, 2))
+            .filter(|statements| statements.len() > 1)
+            .collect();
+        assert_eq!(changed.len(), 1);
+        assert!(
+            changed[0][0].ends_with(") partition by hash (client_id)"),
+            "{changed:?}"
+        );
+        assert!(changed[0][2].ends_with("(modulus 2, remainder 1)"), "{changed:?}");
     }
 
     #[test]

@@ -102,6 +102,12 @@ async fn pay(State(work): State<Arc<Work>>, attempt: Option<Extension<Attempt>>,
             attempt.unwrap().keep_alive();
             work.gate.acquire().await.unwrap().forget();
         }
+        "renew" => {
+            work.gate.acquire().await.unwrap().forget();
+            if let Err(error) = attempt.unwrap().renew().await {
+                return (axum::http::StatusCode::BAD_GATEWAY, error.to_string()).into_response();
+            }
+        }
         "decline" => return (axum::http::StatusCode::PAYMENT_REQUIRED, "declined").into_response(),
         "fail" => return (axum::http::StatusCode::BAD_GATEWAY, "late").into_response(),
         "panic" => panic!("as asked"),

@@ -1,9 +1,12 @@
 //! `idemctl janitor` as a service: what the service manager is told, and how it ends.
 
 mod ending;
+mod gauges;
 mod http;
 mod logs;
+mod monitoring;
 mod notify;
+mod pulse;
 mod trouble;
 
 use std::path::PathBuf;

@@ -8,6 +8,8 @@
     reason = "a test that cannot go on has failed, and a child process talks to its parent"
 )]
 
+mod bench;
+mod chaos;
 mod cli;
 mod connect;
 mod dev;

@@ -8,6 +8,7 @@ mod pgbouncer;
 mod process;
 mod proxy;
 mod redact;
+mod redis;
 mod tied;
 
 pub(crate) use cluster::{
@@ -15,10 +16,11 @@ pub(crate) use cluster::{
 };
 pub(crate) use example::example;
 pub(crate) use peer::{installed, localstripe, stateful_mock};
-pub(crate) use pgbouncer::{PgbouncerOptions, pgbouncer};
+pub(crate) use pgbouncer::{Pgbouncer, PgbouncerOptions, pgbouncer};
 pub(crate) use process::{Output, Run, Spawned, idemctl, require_program};
 pub(crate) use proxy::{Proxy, Target};
 pub(crate) use redact::Redactor;
+pub(crate) use redis::redis;
 
 /// Waits until something outside has happened that announces itself to nobody; fails the test after a minute.
 pub(crate) async fn until(what: &str, mut happened: impl AsyncFnMut() -> bool) {

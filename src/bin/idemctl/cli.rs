@@ -159,6 +159,7 @@ enum Command {
     Stats(commands::stats::StatsArgs),
     Doctor(commands::doctor::DoctorArgs),
     Fingerprint(commands::fingerprint::FingerprintArgs),
+    Bench(commands::bench::BenchArgs),
     Config(commands::config::ConfigArgs),
     Dev(commands::dev::DevArgs),
     #[command(flatten)]
@@ -240,6 +241,7 @@ impl Cli {
             Command::Fingerprint(args) => {
                 stoppable(&context, Box::pin(commands::fingerprint::run(&context, args))).await
             }
+            Command::Bench(args) => Box::pin(commands::bench::run(&context, args)).await,
             Command::Dev(args) => commands::dev::run(&context, args).await,
             Command::Config(args) => commands::config::run(&context, &args),
             Command::Describe(describe) => describe.run(),

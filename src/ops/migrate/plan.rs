@@ -7,7 +7,9 @@ use serde::Serialize;
 
 use crate::error::Result;
 use crate::store::Tables;
-use crate::store::migrate::{self as sql, Action, Kind, MIGRATIONS, Migration, plan_index};
+use crate::store::migrate::{
+    self as sql, Action, Kind, MIGRATIONS, Migration, Wanted, plan_index, plan_index_of_new,
+};
 
 use super::situation::Situation;
 
@@ -51,11 +53,22 @@ impl Step {
     }
 
     /// A migration that runs in a transaction.
-    pub(super) fn in_transaction(migration: &Migration, tables: &Tables, create_schema: bool) -> Self {
+    ///
+    /// `partitions`: of the table of keys, where there is none yet.
+    pub(super) fn in_transaction(
+        migration: &Migration,
+        tables: &Tables,
+        create_schema: bool,
+        partitions: Option<u32>,
+    ) -> Self {
         let schema = create_schema.then(|| sql::create_schema(tables));
         let own = migration
             .statements()
             .into_iter()
+            .flat_map(|statement| match partitions {
+                Some(partitions) => sql::partitioned(&statement, partitions),
+                None => vec![statement],
+            })
             .map(|statement| tables.fill(&statement));
         Self::new(migration, schema.into_iter().chain(own).collect())
     }
@@ -70,7 +83,9 @@ impl Step {
 }
 
 impl Plan {
-    pub(super) fn new(situation: &Situation) -> Result<Self> {
+    /// `partitions`: of the table of keys, where there is none yet.
+    pub(super) fn new(situation: &Situation, partitions: Option<u32>) -> Result<Self> {
+        let partitions = partitions.filter(|_| situation.nodes.is_empty());
         let mut plan = Self {
             schema: situation.schema().to_owned(),
             steps: Vec::new(),
@@ -81,14 +96,19 @@ impl Plan {
             let pending = situation.is_pending(migration);
             match &migration.kind {
                 Kind::Transaction if pending => {
-                    let step = Step::in_transaction(migration, &situation.tables, create_schema);
+                    let step = Step::in_transaction(migration, &situation.tables, create_schema, partitions);
                     create_schema = false;
                     plan.scripts
                         .push(transaction_script(&step, migration, &situation.tables));
                     plan.steps.push(step);
                 }
                 Kind::Index(wanted) if pending || situation.lacks(wanted) => {
-                    let actions = index_actions(migration, situation)?;
+                    let actions = match partitions {
+                        Some(_) if situation.nodes.is_empty() => {
+                            vec![new_index(migration, wanted, situation)]
+                        }
+                        _ => index_actions(migration, situation)?,
+                    };
                     plan.scripts
                         .push(online_script(&actions, migration, &situation.tables, pending));
                     plan.steps.push(Step::online(migration, &actions));
@@ -118,6 +138,12 @@ impl Plan {
         );
         header + &self.scripts.join("\n")
     }
+}
+
+/// An index of a partitioned table that the same plan makes.
+fn new_index(migration: &Migration, wanted: &Wanted, situation: &Situation) -> Action {
+    let template = migration.statements().join(";\n");
+    plan_index_of_new(wanted, &template, &situation.tables)
 }
 
 /// What is left of an index migration in this situation.

@@ -11,7 +11,7 @@ use crate::store::{Executor, Tables};
 
 use super::plan::index_actions;
 use super::situation::Situation;
-use super::{Options, Plan, Report, Step, plan};
+use super::{Options, Plan, Report, Step, plan_in};
 
 /// Building an index on a large table takes hours; the server's own limits apply.
 const LONGEST_STATEMENT: Duration = Duration::from_hours(7 * 24);
@@ -32,7 +32,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// the next run goes on from there.
 pub async fn run(settings: &Settings, schema: Option<&str>, options: &Options) -> Result<Report> {
     let mut worker = Connection::open(&patient(settings)).await?;
-    match plan(&worker, schema).await {
+    match plan_in(&worker, schema, options.partitions).await {
         Ok(Plan { schema, steps, .. }) if options.dry_run || steps.is_empty() => {
             return Ok(Report {
                 schema,
@@ -124,6 +124,7 @@ impl Runner<'_> {
             }
         };
         situation.refuse()?;
+        situation.refuse_partitions(self.options.partitions)?;
         self.schema = Some(situation.schema().to_owned());
         for migration in MIGRATIONS {
             self.still_locked(lock).await?;
@@ -131,8 +132,9 @@ impl Runner<'_> {
             match &migration.kind {
                 Kind::Transaction if pending => {
                     let create_schema = !situation.place.schema_exists;
-                    self.transaction(migration, &situation.tables, create_schema)
-                        .await?;
+                    let partitions = self.options.partitions.filter(|_| situation.nodes.is_empty());
+                    let step = Step::in_transaction(migration, &situation.tables, create_schema, partitions);
+                    self.transaction(migration, &situation.tables, step).await?;
                     situation = self.look().await?;
                 }
                 Kind::Index(wanted) if pending || situation.lacks(wanted) => {
@@ -165,13 +167,7 @@ impl Runner<'_> {
         })
     }
 
-    async fn transaction(
-        &mut self,
-        migration: &Migration,
-        tables: &Tables,
-        create_schema: bool,
-    ) -> Result<()> {
-        let step = Step::in_transaction(migration, tables, create_schema);
+    async fn transaction(&mut self, migration: &Migration, tables: &Tables, step: Step) -> Result<()> {
         self.patiently(migration, &step.statements, Some(tables)).await?;
         self.steps.push(step);
         Ok(())

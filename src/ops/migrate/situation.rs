@@ -8,7 +8,7 @@ use crate::store::shape::{self, Shape};
 use crate::store::{Executor, Tables};
 
 use super::plan::index_actions;
-use super::{IndexStatus, MigrationState, MigrationStatus};
+use super::{IndexStatus, MAX_PARTITIONS, MIN_PARTITIONS, MigrationState, MigrationStatus};
 
 /// Longest name of a schema; PostgreSQL cuts what is longer.
 const SCHEMA_BYTES: usize = 63;
@@ -164,6 +164,34 @@ impl Situation {
             index_actions(migration, self)?;
         }
         self.refuse_rights()
+    }
+
+    /// Refuses a number of partitions that the table cannot have any more.
+    pub(super) fn refuse_partitions(&self, wanted: Option<u32>) -> Result<()> {
+        let Some(wanted) = wanted else { return Ok(()) };
+        if !(MIN_PARTITIONS..=MAX_PARTITIONS).contains(&wanted) {
+            return Err(Error::Invalid {
+                field: "partitions",
+                reason: format!("is {wanted}; {MIN_PARTITIONS} to {MAX_PARTITIONS} are allowed"),
+            });
+        }
+        let Some(table) = self.relation("idempotency") else {
+            return Ok(());
+        };
+        let root = self.nodes.first().map(|root| root.oid);
+        let found = self.nodes.iter().filter(|node| node.parent == root).count();
+        let schema = self.schema();
+        match (table.kind.as_str(), u32::try_from(found)) {
+            ("p", Ok(found)) if found == wanted => Ok(()),
+            ("p", _) => refusal(format!(
+                "table {schema}.idempotency is there and has {found} partitions, not {wanted}; leave --partitions out to \
+                 keep them"
+            )),
+            _ => refusal(format!(
+                "table {schema}.idempotency is there and is not partitioned, and no table is split in place; leave \
+                 --partitions out, or migrate into another schema with --schema and move the clients there"
+            )),
+        }
     }
 
     fn refuse_history(&self) -> Result<()> {

@@ -8,8 +8,8 @@ use crate::store::{Executor, Sql, Tables};
 /// The table, or one table of its partition tree.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
-    pub(super) oid: u32,
-    pub(super) parent: Option<u32>,
+    pub(crate) oid: u32,
+    pub(crate) parent: Option<u32>,
     pub(super) kind: String,
     pub(super) schema: String,
     pub(super) name: String,

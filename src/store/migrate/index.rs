@@ -119,6 +119,12 @@ pub(crate) fn plan_index(
     Ok(plan.actions)
 }
 
+/// The step towards an index of a partitioned table that is not there yet: it is empty, so that nobody has to wait for
+/// anything, and building concurrently is refused on a partitioned table (PostgreSQL manual, CREATE INDEX).
+pub(crate) fn plan_index_of_new(wanted: &Wanted, template: &str, tables: &Tables) -> Action {
+    create(template, &tables.fill("{keys}"), wanted.name, false)
+}
+
 struct Plan<'a> {
     wanted: &'a Wanted,
     template: &'a str,

@@ -94,7 +94,10 @@ async fn one_page_as_it_is_read() {
     .await
     .ok();
     let shown = shown.replace(env!("CARGO_PKG_VERSION"), "VERSION");
-    insta::assert_snapshot!(shown);
+    // What every page has is in the snapshot of the help.
+    let (own, rest) = shown.split_once("CONNECTION OPTIONS").unwrap();
+    let (_, rest) = rest.split_once("EXIT STATUS").unwrap();
+    insta::assert_snapshot!(format!("{own}[...]\n\nEXIT STATUS{rest}"));
     let own = bare(&["man"]).run().await.ok();
     for word in [
         "CREDENTIALS_DIRECTORY",

@@ -25,6 +25,7 @@ async fn every_command() {
         "stats",
         "doctor",
         "fingerprint",
+        "bench",
         "config",
         "dev",
         "dev up",

@@ -146,3 +146,38 @@ async fn a_client_that_hangs_up_does_not_stop_the_work() {
     let again = service.post("shop-1", Some("k"), WAIT).await;
     assert_eq!((again.status, again.replayed, service.runs()), (201, true, 1));
 }
+
+/// Between the look at the provider and the charge: is the key still ours?
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handler_finds_out_in_time_that_its_lease_is_lost() {
+    let table = Table::new().await;
+    let connection = Arc::new(table.db.connect().await);
+    let keys = open(&connection).await;
+    let layer = layer(keys, connection).lease(Duration::from_secs(1));
+    let slow = service(layer.clone()).await;
+    let quick = service(layer).await;
+    let body = r#"{"do": "renew"}"#;
+    let late = slow.post("shop-1", Some("k"), body);
+    let takeover = async {
+        slow.begun().await;
+        table.over("k").await;
+        quick.work.gate.add_permits(1);
+        let taken = quick.post("shop-1", Some("k"), body).await;
+        slow.work.gate.add_permits(1);
+        taken
+    };
+    let (late, taken) = tokio::join!(late, takeover);
+    assert_eq!(taken.status, 201);
+    assert_eq!(late.status, 502);
+    let said = "the lease on shop-1 k is lost: the row is done, attempt 2, owner ";
+    assert!(late.body.starts_with(said), "{late:?}");
+    // Over, but nobody else has it: from here on it is ours for its whole length again.
+    let call = slow.post("shop-1", Some("over"), body);
+    let storm = async {
+        slow.begun().await;
+        table.over("over").await;
+        slow.work.gate.add_permits(1);
+    };
+    let (got, ()) = tokio::join!(call, storm);
+    assert_eq!(got.status, 201, "{got:?}");
+}

@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 
 use super::{Running, clock, config};
 use crate::purge::{Fixture, fixture};
-use crate::support::{idemctl, temp_dir, until};
+use crate::support::{PgbouncerOptions, idemctl, pgbouncer, temp_dir, until};
 
 /// Every batch takes this long.
 async fn slow(f: &Fixture, seconds: &str) {
@@ -91,6 +91,71 @@ async fn of_many_who_want_a_job_one_has_it() {
         }
         assert_eq!(ours.len(), 1, "{isolation}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_statement_that_takes_a_job_repeats_what_was_seen() {
+    let f = fixture().await;
+    let (seen, other) = (uuid::Uuid::new_v4(), uuid::Uuid::new_v4());
+    f.execute("insert into idempotency_job (job) values ('purge')")
+        .await;
+    let statement = f.store.statements().find(|sql| sql.name == "job_take").unwrap();
+    for (token, held_until, taken) in [
+        (Some(seen), "null", 1),
+        (Some(seen), "now()", 1),
+        (Some(seen), "'-infinity'", 1),
+        // The holder that seemed dead renewed its term.
+        (Some(seen), "now() + interval '1 s'", 0),
+        (Some(seen), "'infinity'", 0),
+        // Somebody else ran the job meanwhile, or died in it.
+        (Some(other), "null", 0),
+        (Some(other), "now()", 0),
+        (None, "null", 0),
+    ] {
+        f.db.client
+            .execute(
+                &format!("update idempotency_job set held_until = {held_until}, token = $1"),
+                &[&token],
+            )
+            .await
+            .unwrap();
+        let at: Option<idemctl::time::Timestamp> = None;
+        let affected =
+            f.db.client
+                .execute(
+                    &*statement.text,
+                    &[
+                        &"purge",
+                        &"me",
+                        &uuid::Uuid::new_v4(),
+                        &60.0_f64,
+                        &at,
+                        &Some(seen),
+                    ],
+                )
+                .await
+                .unwrap();
+        assert_eq!(affected, taken, "{token:?} {held_until}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pooler_in_between_changes_nothing() {
+    let f = fixture().await;
+    f.done(10, 48).await;
+    let pooler = pgbouncer(&f.db, PgbouncerOptions::default()).await;
+    let (clock, seconds) = clock();
+    let daily = || config(pooler.settings(), Some("0 3 * * *"), None);
+    let mut janitor = Running::start(daily(), clock.clone());
+    janitor.wait_for("scheduled purge 2026-11-29").await;
+    seconds.fetch_add(2, std::sync::atomic::Ordering::SeqCst);
+    janitor.wait_for("finished purge deleted 10 rows").await;
+    janitor.wait_for("scheduled purge 2026-11-30").await;
+    let mut second = Running::start(daily(), clock);
+    second.wait_for("scheduled purge 2026-11-30").await;
+    assert_eq!(second.count("finished"), 0);
+    janitor.stop().await;
+    second.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

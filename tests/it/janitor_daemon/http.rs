@@ -131,7 +131,7 @@ async fn the_table_and_the_jobs_are_shown_without_a_word_of_a_row() {
 
     place.write(&SERVED.replace("0 0 1 1 *", "* * * * * *"));
     daemon.signal(nix::sys::signal::Signal::SIGHUP);
-    place.told_until("deleted 7 rows").await;
+    daemon.wait_for_line("deleted 7 rows").await;
     until(
         "both jobs have succeeded, and the backlog is asked for anew",
         async || {

@@ -131,3 +131,65 @@ async fn an_invalid_part_is_built_again() {
         .unwrap();
     check(&db).await;
 }
+
+/// A new table in so many partitions, by the command; run again, as each deploy does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_table_is_made_in_partitions_when_asked() {
+    let db = database().await;
+    let migrate = async |args: &[&str]| {
+        let args: Vec<&str> = std::iter::once("migrate").chain(args.iter().copied()).collect();
+        crate::support::idemctl(&args).on(&db.url).run().await
+    };
+    let script = migrate(&["--partitions", "16", "--show-sql", "--schema", "by_hand"])
+        .await
+        .ok();
+    assert!(
+        !script.contains("concurrently if"),
+        "refused on a partitioned table: {script}"
+    );
+    let planned = migrate(&["--partitions", "16", "--dry-run", "-o", "json"])
+        .await
+        .ok();
+    assert!(planned.contains("modulus 16, remainder 15"), "{planned}");
+    migrate(&["--partitions", "16"]).await.ok();
+    let leaves = "select count(*) from pg_partition_tree('idempotency') where isleaf";
+    assert_eq!(value::<i64>(&db.client, leaves).await, 16);
+    assert!(status(&db.settings()).await.is_current());
+    old_handler_works(&db.client).await;
+    let again = migrate(&["--partitions", "16", "-o", "json"]).await.ok();
+    assert!(again.contains("\"steps\": []"), "{again}");
+    let other = migrate(&["--partitions", "8"]).await;
+    assert_eq!(other.code, 9, "{}", other.transcript());
+    assert!(
+        other.stderr.contains("has 16 partitions, not 8"),
+        "{}",
+        other.transcript()
+    );
+    for bad in ["1", "1001"] {
+        assert_eq!(migrate(&["--partitions", bad]).await.code, 2);
+    }
+    // The script does the same.
+    db.client.batch_execute("create schema by_hand").await.unwrap();
+    let script = migrate(&["--partitions", "16", "--show-sql", "--schema", "by_hand"])
+        .await
+        .ok();
+    db.client.batch_execute(&script).await.unwrap();
+    let leaves = leaves.replace("'idempotency'", "'by_hand.idempotency'");
+    assert_eq!(value::<i64>(&db.client, &leaves).await, 16);
+    let there = migrate(&["status", "--schema", "by_hand"]).await;
+    assert_eq!(there.code, 0, "{}", there.transcript());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plain_table_is_never_split() {
+    let db = database().await;
+    run(&db.settings()).await;
+    let before = dump(&db.client, "public").await;
+    let options = Options {
+        partitions: Some(4),
+        ..Options::default()
+    };
+    let refused = migrate::run(&db.settings(), None, &options).await.unwrap_err();
+    assert!(refused.to_string().contains("is not partitioned"), "{refused}");
+    assert_eq!(dump(&db.client, "public").await, before);
+}

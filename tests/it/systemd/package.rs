@@ -62,6 +62,11 @@ async fn it_installs_runs_upgrades_and_leaves_nothing() {
     assert!(facts.ok("cat").contains("Persistent=yes"));
     assert_eq!(facts.ok("verify"), "");
     facts.ok("example");
+    // What is linked into it is named, and what only tests it is not.
+    for name in ["\ntokio 1.", "\nrustls 0.", "\nclap_builder 4."] {
+        assert!(facts.ok("third-party").contains(name), "{name:?}");
+    }
+    assert!(!facts.ok("third-party").contains("\nproptest "));
     for unit in ["idemctl-janitor.service", "idemctl-purge.timer"] {
         assert_eq!(facts.failed(&format!("enabled-{unit}")), "disabled");
         assert_eq!(facts.failed(&format!("active-{unit}")), "inactive");

@@ -6,6 +6,8 @@ use super::boot::{SECRET, binary, boot};
 async fn the_timer_purges_under_an_account_of_its_own_with_a_credential() {
     let facts = boot("timer", &[binary()]).await;
     assert_eq!(facts.ok("verify"), "");
+    assert_eq!(facts.ok("verify-examples"), "");
+    assert!(facts.ok("verify-wrong").contains("NoSuchKey"), "{facts:#?}");
 
     // Without the credential it says which one, and how to give it; another start would fare no better.
     facts.failed("without-credential");

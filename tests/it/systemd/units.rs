@@ -1,7 +1,7 @@
 //! What the units say, without starting them.
 
 use super::boot::project;
-use crate::support::{Run, require_program};
+use crate::support::{Run, require_program, temp_dir};
 
 /// Tenths of the most that `systemd-analyze security` may find.
 const THRESHOLD: &str = "12";
@@ -66,4 +66,31 @@ fn both_services_have_the_same_hardening() {
         part.to_owned()
     };
     assert_eq!(part("idemctl-janitor.service"), part("idemctl-purge.service"));
+}
+
+/// Where it cannot be had, a boot says so and fails; it is never skipped.
+#[tokio::test]
+async fn a_boot_without_root_is_refused_in_words() {
+    let dir = temp_dir();
+    let script = dir.path().join("boot");
+    std::fs::copy(project("tests/systemd/boot"), &script).unwrap();
+    let script = script.to_string_lossy().into_owned();
+    let run = if nix::unistd::geteuid().is_root() {
+        let setpriv = require_program("setpriv", "util-linux");
+        Run::new(
+            &setpriv.to_string_lossy(),
+            &[
+                "--reuid=65534",
+                "--regid=65534",
+                "--clear-groups",
+                &script,
+                "/bin/true",
+            ],
+        )
+    } else {
+        Run::new(&script, &["/bin/true"])
+    };
+    let output = run.run().await;
+    assert_eq!(output.code, 69, "{}", output.transcript());
+    assert!(output.stderr.contains("root"), "{}", output.stderr);
 }

@@ -2,7 +2,10 @@
 
 use std::io::{self, Write};
 
-use idemctl::ops::migrate::{self, IndexStatus, MigrationState, MigrationStatus, Options, Report, Status};
+use idemctl::ops::migrate::{
+    self, IndexStatus, MAX_PARTITIONS, MIN_PARTITIONS, MigrationState, MigrationStatus, Options, Report,
+    Status,
+};
 use serde::Serialize;
 
 use crate::context::Context;
@@ -21,6 +24,10 @@ pub(crate) struct MigrateArgs {
     /// Only print the SQL, to be run by hand
     #[arg(long, conflicts_with = "dry_run")]
     show_sql: bool,
+    /// Make the table in N partitions by a hash of the client; only where there is no table yet
+    #[arg(long, value_name = "N", conflicts_with = "roles",
+          value_parser = clap::value_parser!(u32).range(i64::from(MIN_PARTITIONS)..=i64::from(MAX_PARTITIONS)))]
+    partitions: Option<u32>,
     /// Only print the SQL of group roles and their privileges, for a DBA
     #[arg(long, conflicts_with_all = ["dry_run", "show_sql"])]
     roles: bool,
@@ -40,6 +47,7 @@ pub(crate) async fn run(context: &Context, args: MigrateArgs) -> Result<Exit> {
         command,
         dry_run,
         show_sql,
+        partitions,
         roles,
         role_prefix,
     } = args;
@@ -47,17 +55,23 @@ pub(crate) async fn run(context: &Context, args: MigrateArgs) -> Result<Exit> {
     match command {
         Some(MigrateCommand::Status) => status(context, schema).await,
         None if roles => print_roles(context, schema, &role_prefix).await,
-        None if show_sql => show(context, schema).await,
-        None => migrate(context, schema, dry_run).await,
+        None if show_sql => show(context, schema, partitions).await,
+        None => migrate(context, schema, dry_run, partitions).await,
     }
 }
 
-async fn migrate(context: &Context, schema: Option<&str>, dry_run: bool) -> Result<Exit> {
+async fn migrate(
+    context: &Context,
+    schema: Option<&str>,
+    dry_run: bool,
+    partitions: Option<u32>,
+) -> Result<Exit> {
     let settings = context.settings.connection()?;
     let defaults = Options::default();
     let options = Options {
         dry_run,
         lock_timeout: defaults.lock_timeout.min(settings.timeouts.lock),
+        partitions,
         ..defaults
     };
     let report = migrate::run(&settings, schema, &options).await?;
@@ -65,8 +79,8 @@ async fn migrate(context: &Context, schema: Option<&str>, dry_run: bool) -> Resu
     Ok(Exit::Done)
 }
 
-async fn show(context: &Context, schema: Option<&str>) -> Result<Exit> {
-    let plan = migrate::plan(&context.connect().await?, schema).await?;
+async fn show(context: &Context, schema: Option<&str>, partitions: Option<u32>) -> Result<Exit> {
+    let plan = migrate::plan_in(&context.connect().await?, schema, partitions).await?;
     if plan.is_empty() {
         context.printer.note(&format!(
             "schema {} is up to date; there is nothing to run",

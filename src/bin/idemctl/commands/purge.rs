@@ -176,10 +176,6 @@ async fn write_down(
         }
         Err(failure) => (Outcome::Failed, failure.to_string()),
     };
-    if connection.is_closed() {
-        tracing::warn!("how the purge went could not be written down; a daemon will run the job again");
-        return;
-    }
     if let Err(error) = turn.finish(connection, store, outcome, &summary).await {
         tracing::warn!(%error, "how the purge went could not be written down; a daemon will run the job again");
     }

@@ -3,12 +3,15 @@
 //! The label is `janitor_job`, not `job`, which Prometheus gives to the target itself. Nothing of a row is shown:
 //! neither clients nor keys.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use idemctl::janitor::progress::Pulses;
-use idemctl::janitor::status::{ERROR_KINDS, JobStatus, Outcome, Status};
+use idemctl::janitor::status::{
+    ERROR_KINDS, EXPIRED_OUTCOMES, JobStatus, Outcome, RECONCILE_OUTCOMES, Status,
+};
 use idemctl::janitor::{Config, Job};
 use idemctl::ops::gauges::{Count, Gauges, JobGauges};
 use prometheus_client::encoding::text;
@@ -187,21 +190,23 @@ impl Page {
             one(purge.events_deleted),
         );
         let JobStatus { counts, .. } = status.of(Job::Expired);
-        let by_outcome = |values: &std::collections::BTreeMap<&'static str, u64>| -> Vec<(Labels, u64)> {
-            let labelled = values
-                .iter()
-                .map(|(what, count)| (vec![("outcome", *what)], *count));
-            labelled.collect()
-        };
+        let by_outcome =
+            |names: &[&'static str], values: &BTreeMap<&'static str, u64>| -> Vec<(Labels, u64)> {
+                let labelled = names.iter().map(|name| {
+                    let count = values.get(name).copied().unwrap_or(0);
+                    (vec![("outcome", *name)], count)
+                });
+                labelled.collect()
+            };
         self.counters(
             "expired",
             "Stuck keys by what the policies fail and release made of them",
-            by_outcome(&counts.expired),
+            by_outcome(&EXPIRED_OUTCOMES, &counts.expired),
         );
         self.counters(
             "reconcile",
             "Stuck keys by what the policy reconcile made of them",
-            by_outcome(&counts.reconciled),
+            by_outcome(&RECONCILE_OUTCOMES, &counts.reconciled),
         );
     }
 

@@ -1,0 +1,116 @@
+//! How far the project's goals for speed and size are met, on this machine.
+//!
+//! `cargo bench --bench goals [-- --duration 60s] [-- --short]`: starts a private PostgreSQL and a private Redis that
+//! go when it ends, compares the ways to claim (`idemctl bench`'s own code), and measures start-up and footprint. It
+//! asserts nothing: the machine decides times. It fails when something cannot be measured at all. The goals of the
+//! purge stand at the end of `cargo bench --bench table`.
+
+#![expect(clippy::print_stdout, reason = "what it prints is what it is for")]
+
+mod compare;
+mod footprint;
+mod servers;
+
+use std::time::Duration;
+
+type Error = Box<dyn std::error::Error + Send + Sync>;
+type Result<T> = std::result::Result<T, Error>;
+
+/// How thoroughly.
+#[derive(Debug, Clone, Copy)]
+struct Effort {
+    /// All turns of the comparison together.
+    duration: Duration,
+    keys: u32,
+    /// Runs of each of two programs that are compared.
+    starts: usize,
+}
+
+/// One goal, and what was found.
+struct Goal {
+    what: &'static str,
+    wanted: &'static str,
+    found: String,
+    /// `None`: it could not be measured.
+    met: Option<bool>,
+}
+
+impl Goal {
+    fn at_least(what: &'static str, wanted: &'static str, found: Option<f64>, least: f64) -> Self {
+        Self::of(what, wanted, found, found.map(|found| found >= least))
+    }
+
+    fn of(what: &'static str, wanted: &'static str, found: Option<f64>, met: Option<bool>) -> Self {
+        let found = found.map_or_else(|| "not measured".to_owned(), |found| format!("{found:.2}"));
+        Self {
+            what,
+            wanted,
+            found,
+            met,
+        }
+    }
+}
+
+fn main() -> Result<()> {
+    let effort = effort()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let servers = servers::start().await?;
+        let measured = measure(&servers, effort).await;
+        servers.stop().await?;
+        measured
+    })
+}
+
+async fn measure(servers: &servers::Servers, effort: Effort) -> Result<()> {
+    let mut goals = compare::run(servers, effort).await?;
+    goals.extend(footprint::run(servers, effort).await?);
+    println!("\n| goal | wanted | found | |\n| --- | --- | --- | --- |");
+    for Goal {
+        what,
+        wanted,
+        found,
+        met,
+    } in goals
+    {
+        let verdict = match met {
+            Some(true) => "met",
+            Some(false) => "**not met**",
+            None => "",
+        };
+        println!("| {what} | {wanted} | {found} | {verdict} |");
+    }
+    Ok(())
+}
+
+/// Cargo adds `--bench`.
+fn effort() -> Result<Effort> {
+    let mut effort = Effort {
+        duration: Duration::from_mins(1),
+        keys: 100_000,
+        starts: 40,
+    };
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--short" => {
+                effort = Effort {
+                    duration: Duration::from_secs(1),
+                    keys: 2_000,
+                    starts: 3,
+                }
+            }
+            "--duration" => {
+                let text = args.next().ok_or("--duration needs a time, such as 60s")?;
+                effort.duration = idemctl::duration::parse(&text)?;
+            }
+            "--bench" => {}
+            other => {
+                return Err(
+                    format!("unknown argument {other:?}; --duration TIME and --short are known").into(),
+                );
+            }
+        }
+    }
+    Ok(effort)
+}
