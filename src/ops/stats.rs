@@ -18,7 +18,7 @@ use crate::ops::purge::{BACKLOG_CAP, Retention};
 use crate::record::State;
 use crate::store::Store;
 use crate::store::purge::Ttl;
-use crate::store::stats::{By, NameRow, StateRow};
+use crate::store::stats::{By, NameRow, Sample, StateRow};
 use crate::time::Timestamp;
 
 pub use report::{Backlog, Count, Method, NameCount, Names, OldestExpired, Report, StateCount, Storage};
@@ -132,13 +132,13 @@ enum Plan {
 /// How many rows stand for one that was read.
 #[derive(Clone, Copy)]
 struct Scale {
-    percent: Option<f32>,
+    sample: Option<Sample>,
 }
 
 impl Plan {
     fn of(request: &Request, bytes: u64, citus: bool) -> Self {
         if request.exact || (bytes <= WHOLE_BYTES && !citus) {
-            return Self::Rows(Scale { percent: None });
+            return Self::Rows(Scale::WHOLE);
         }
         if citus {
             return Self::Nothing;
@@ -149,13 +149,17 @@ impl Plan {
             reason = "a share of pages need not be exact"
         )]
         let percent = (SAMPLE_BYTES as f64 * 100.0 / bytes as f64) as f32;
+        let seed = f64::from(fastrand::u32(..));
         Self::Rows(Scale {
-            percent: Some(percent),
+            sample: Some(Sample { percent, seed }),
         })
     }
 }
 
 impl Scale {
+    /// Every row was read.
+    const WHOLE: Self = Self { sample: None };
+
     fn up(self, rows: u64) -> Count {
         #[expect(
             clippy::cast_precision_loss,
@@ -163,12 +167,12 @@ impl Scale {
             clippy::cast_sign_loss,
             reason = "an estimate of a number that is not negative"
         )]
-        let count = self.percent.map_or(rows, |percent| {
-            (rows as f64 * 100.0 / f64::from(percent)).round() as u64
+        let count = self.sample.map_or(rows, |sample| {
+            (rows as f64 * 100.0 / f64::from(sample.percent)).round() as u64
         });
         Count {
             count,
-            estimated: self.percent.is_some(),
+            estimated: self.sample.is_some(),
             at_least: false,
         }
     }
@@ -245,21 +249,21 @@ async fn rows(
     let retention = &request.retention;
     let ttl = Ttl::new(retention.done, retention.failed);
     let ages: Vec<f64> = AGE_ENDS.iter().map(|end| f64::from(*end)).collect();
-    let (percent, top) = (scale.percent, request.top);
+    let (sample, top) = (scale.sample, request.top);
     let states = part(conn, &mut report.unknown, "rows by state and age", async |tx| {
-        store.stats_states(tx, ttl, &ages, percent).await
+        store.stats_states(tx, ttl, &ages, sample).await
     })
     .await?;
     if let Some(states) = states {
         by_state(&states, scale, report);
     }
     let clients = part(conn, &mut report.unknown, "rows by client", async |tx| {
-        store.stats_names(tx, By::Client, top, percent).await
+        store.stats_names(tx, By::Client, top, sample).await
     })
     .await?;
     report.clients = clients.map(|rows| names(rows, scale));
     let providers = part(conn, &mut report.unknown, "rows by provider", async |tx| {
-        store.stats_names(tx, By::Provider, top, percent).await
+        store.stats_names(tx, By::Provider, top, sample).await
     })
     .await?;
     report.providers = providers.map(|rows| names(rows, scale));
@@ -270,9 +274,9 @@ async fn rows(
 fn by_state(found: &[StateRow], scale: Scale, report: &mut Report) {
     let sum = |of: &dyn Fn(&StateRow) -> u64| found.iter().map(of).sum::<u64>();
     let read = sum(&|row| row.found);
-    report.method = match scale.percent {
+    report.method = match scale.sample {
         None => Method::Counted,
-        Some(percent) => Method::Sampled {
+        Some(Sample { percent, .. }) => Method::Sampled {
             rows: read,
             percent: f64::from(percent),
         },
@@ -296,7 +300,7 @@ fn by_state(found: &[StateRow], scale: Scale, report: &mut Report) {
             .find(|known| known.state == state)
             .map(|known| known.rows);
         let rows = match known {
-            Some(known) if scale.percent.is_some() && !known.at_least => known,
+            Some(known) if scale.sample.is_some() && !known.at_least => known,
             _ => scale.up(of_bucket(None)),
         };
         if state.is_some() || rows.count > 0 {

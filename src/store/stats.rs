@@ -79,8 +79,17 @@ const STATS_STATES: Sql = Sql {
 
 const STATS_STATES_SAMPLED: Sql = Sql {
     name: "stats_states_sampled",
-    text: states!("stats_states_sampled", "{keys} tablesample system ($4)"),
-    types: &[Type::FLOAT8, Type::FLOAT8, Type::FLOAT8_ARRAY, Type::FLOAT4],
+    text: states!(
+        "stats_states_sampled",
+        "{keys} tablesample system ($4) repeatable ($5)"
+    ),
+    types: &[
+        Type::FLOAT8,
+        Type::FLOAT8,
+        Type::FLOAT8_ARRAY,
+        Type::FLOAT4,
+        Type::FLOAT8,
+    ],
 };
 
 const STATS_CLIENTS: Sql = Sql {
@@ -94,9 +103,9 @@ const STATS_CLIENTS_SAMPLED: Sql = Sql {
     text: top!(
         "stats_clients_sampled",
         "client_id",
-        "{keys} tablesample system ($2)"
+        "{keys} tablesample system ($2) repeatable ($3)"
     ),
-    types: &[Type::INT8, Type::FLOAT4],
+    types: &[Type::INT8, Type::FLOAT4, Type::FLOAT8],
 };
 
 const STATS_PROVIDERS: Sql = Sql {
@@ -110,9 +119,9 @@ const STATS_PROVIDERS_SAMPLED: Sql = Sql {
     text: top!(
         "stats_providers_sampled",
         "provider",
-        "{keys} tablesample system ($2)"
+        "{keys} tablesample system ($2) repeatable ($3)"
     ),
-    types: &[Type::INT8, Type::FLOAT4],
+    types: &[Type::INT8, Type::FLOAT4, Type::FLOAT8],
 };
 
 /// The order, which nobody needs, keeps the planner on the partial index: where it believes that many rows are in
@@ -173,6 +182,13 @@ pub(crate) struct NameRow {
     pub(crate) names: u64,
 }
 
+/// A random choice of the table's pages. The same seed chooses the same pages, so that several looks fit each other.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sample {
+    pub(crate) percent: f32,
+    pub(crate) seed: f64,
+}
+
 /// What rows are grouped by.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum By {
@@ -186,20 +202,23 @@ pub(super) fn unsigned(row: &Row, column: &str) -> u64 {
 }
 
 impl Store {
-    /// Rows by state and age; `percent`: of a sample of so many of the pages.
+    /// Rows by state and age, of all of them or of a sample.
     pub(crate) async fn stats_states(
         &self,
         executor: &impl Executor,
         ttl: Ttl,
         ages: &[f64],
-        percent: Option<f32>,
+        sample: Option<Sample>,
     ) -> Result<Vec<StateRow>> {
         let (done, failed) = ttl.seconds();
         let mut params: Vec<&(dyn ToSql + Sync)> = vec![
             /* done */ &done, /* failed */ &failed, /* ages */ &ages,
         ];
-        let statement = if let Some(percent) = &percent {
-            params.push(/* percent */ percent);
+        let statement = if let Some(Sample { percent, seed }) = &sample {
+            params.extend([
+                /* percent */ percent as &(dyn ToSql + Sync),
+                /* seed */ seed,
+            ]);
             self.statement(&STATS_STATES_SAMPLED)
         } else {
             self.statement(&STATS_STATES)
@@ -215,20 +234,23 @@ impl Store {
         Ok(answer.rows.iter().map(read).collect())
     }
 
-    /// The `limit` clients or providers with most rows; `percent`: of a sample of so many of the pages.
+    /// The `limit` clients or providers with most rows, of all of them or of a sample.
     pub(crate) async fn stats_names(
         &self,
         executor: &impl Executor,
         by: By,
         limit: u32,
-        percent: Option<f32>,
+        sample: Option<Sample>,
     ) -> Result<Vec<NameRow>> {
         let limit = i64::from(limit);
         let mut params: Vec<&(dyn ToSql + Sync)> = vec![/* limit */ &limit];
-        if let Some(percent) = &percent {
-            params.push(/* percent */ percent);
+        if let Some(Sample { percent, seed }) = &sample {
+            params.extend([
+                /* percent */ percent as &(dyn ToSql + Sync),
+                /* seed */ seed,
+            ]);
         }
-        let statement: &Statement = self.statement(match (by, percent) {
+        let statement: &Statement = self.statement(match (by, sample) {
             (By::Client, None) => &STATS_CLIENTS,
             (By::Client, Some(_)) => &STATS_CLIENTS_SAMPLED,
             (By::Provider, None) => &STATS_PROVIDERS,

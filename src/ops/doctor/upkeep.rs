@@ -274,7 +274,9 @@ async fn last_run(check: Check, conn: &Connection, store: &Store) -> Result<Chec
 /// How the last one ended, in the words of the one who ran it.
 fn outcome(job: &JobRow) -> String {
     match (&job.last_outcome, &job.last_summary) {
-        (Some(outcome), Some(summary)) => format!("; the last one: {outcome}, {summary}"),
+        (Some(outcome), Some(summary)) => {
+            format!("; the last one: {outcome}, {}", crate::mask::text(summary))
+        }
         (Some(outcome), None) => format!("; the last one: {outcome}"),
         (None, _) => String::new(),
     }

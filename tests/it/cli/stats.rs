@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::fixture::{Cli, calm, cli, filled, without_widths};
 use crate::protocol::Table;
-use crate::support::temp_dir;
+use crate::support::{PgbouncerOptions, pgbouncer, temp_dir, until};
 
 async fn stats(cli: &Cli, args: &[&str]) -> Value {
     let args = [&["stats", "-o", "json"], args].concat();
@@ -115,6 +115,11 @@ async fn partitions_are_summed_and_an_empty_table_has_numbers_too() {
          analyze",
     )
     .await;
+    // Up to PostgreSQL 14 the server's counters come a little later.
+    until("the server knows of the analyze", async || {
+        stats(&cli, &[]).await["storage"]["never_analyzed"] == 0
+    })
+    .await;
     let stats = stats(&cli, &[]).await;
     assert_eq!(count(&stats["rows"]), 5000);
     let storage = &stats["storage"];
@@ -158,6 +163,16 @@ async fn the_backlog_and_how_long_it_takes() {
     assert!(after["backlog"]["eta_seconds"].as_f64().unwrap() > 0.0, "{after}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn behind_a_pooler() {
+    let cli = filled().await;
+    let pooler = pgbouncer(&cli.db, PgbouncerOptions::default()).await;
+    let output = cli.command(&["stats", "-o", "json"]).on(&pooler.url).run().await;
+    let stats: Value = serde_json::from_str(&calm(output).ok()).unwrap();
+    assert_eq!(count(&stats["rows"]), 7);
+    assert_eq!(stats["unknown"], json!([]));
+}
+
 /// 80 MB of pages, of which 16 are looked at.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_table_is_sampled_and_says_so() {
@@ -185,6 +200,10 @@ async fn a_large_table_is_sampled_and_says_so() {
     near(count(&sampled["taken_over"]), 20_000);
     assert_eq!(sampled["clients"]["top"][0]["name"], "big");
     near(count(&sampled["clients"]["top"][0]), 25_000);
+    // Every part looks at the same pages, so that they fit each other.
+    let providers = sampled["providers"]["top"].as_array().unwrap();
+    let together: u64 = providers.iter().map(count).sum();
+    assert!(together.abs_diff(count(&sampled["rows"])) <= 1, "{sampled}");
     // From the index, not from the sample.
     for (name, rows) in [("expired", 17), ("in_progress", 3)] {
         let found = of_state(&sampled, name);

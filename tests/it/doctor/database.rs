@@ -187,7 +187,10 @@ async fn dead_rows_and_stale_statistics() {
     })
     .await;
     cli.execute("analyze idempotency").await;
-    find(&cli, &[]).await.are(&[], 0);
+    until("the server knows of the analyze", async || {
+        find(&cli, &[]).await.bad().is_empty()
+    })
+    .await;
     cli.execute("delete from idempotency").await;
     // A session tells the server what it did a little later, perhaps only after the first of these.
     until("the server knows that they are dead", async || {
