@@ -1,8 +1,9 @@
 //! A payment service: `POST /payments` under the tower layer, charging a provider over HTTP (`examples/provider.rs`).
 //!
 //! What it shows: claim before money moves; the same key to the provider at every attempt; a definite answer is
-//! stored, an unknown outcome is not; a provider without keys is asked before it is told again (`--look-up`); and
-//! what the mistake costs that everybody makes once (`--mistake fresh-keys`).
+//! stored, an unknown outcome is not; a provider without keys is asked before it is told again (`--look-up`), and
+//! only a record that says that this very payment succeeded counts; and what the mistake costs that everybody makes
+//! once (`--mistake fresh-keys`).
 
 #![expect(clippy::print_stdout, reason = "the address goes to standard output")]
 
@@ -21,6 +22,7 @@ use idemctl::error::Error;
 use idemctl::fingerprint::Fields;
 use idemctl::http::{Attempt, Connections, IdempotencyLayer};
 use idemctl::protocol::{Idempotency, Options, describe_metrics};
+use idemctl::provider_key;
 use idemctl::store::Pooled;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use serde::Deserialize;
@@ -30,6 +32,9 @@ use tokio_postgres::NoTls;
 
 /// Upper bounds of the histograms, in seconds.
 const BUCKETS: [f64; 9] = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0];
+
+/// What a key is for; the order id depends on it, so it never changes.
+const OPERATION: &str = "POST /payments";
 
 /// A payment service for trials.
 #[derive(Debug, Parser)]
@@ -84,6 +89,8 @@ struct Payment {
     card: String,
 }
 
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
 #[derive(Debug, Clone)]
 struct Provider {
     http: reqwest::Client,
@@ -91,6 +98,29 @@ struct Provider {
     look_up: bool,
     lag: Duration,
     mistake: Option<Mistake>,
+}
+
+impl Payment {
+    /// What the provider's records of our order prove. A failed or pending attempt, another amount, a second record:
+    /// none of them says that this payment was made, and none that it was not. People or `idemctl reconcile` decide.
+    fn judge(&self, order_id: &str, mut records: Vec<Value>) -> Charged {
+        let paid = |record: &Value| {
+            record["order_id"] == order_id
+                && record["status"] == "succeeded"
+                && record["amount"] == self.amount
+                && record["currency"] == self.currency.as_str()
+        };
+        match records.pop() {
+            Some(record) if records.is_empty() && paid(&record) => Charged::Yes(record),
+            _ => Charged::Unknown("the provider's records do not show exactly this payment".to_owned()),
+        }
+    }
+}
+
+/// What the provider answers a look-up with.
+#[derive(Debug, Deserialize)]
+struct Found {
+    data: Vec<Value>,
 }
 
 /// What is known after the provider was told to charge.
@@ -111,9 +141,9 @@ impl Provider {
             key = uuid::Uuid::new_v4().to_string();
         }
         if self.look_up && attempt.number() > 1 {
-            match self.charged_before(attempt, order_id).await {
-                Ok(Some(charge)) => return Charged::Yes(charge),
-                Ok(None) => {}
+            match self.recorded_before(attempt, order_id).await {
+                Ok(records) if records.is_empty() => {}
+                Ok(records) => return payment.judge(order_id, records),
                 Err(error) => return Charged::Unknown(error.to_string()),
             }
             // The look took its time: whoever has lost the key by now must not charge.
@@ -135,7 +165,7 @@ impl Provider {
         };
         match response.status() {
             StatusCode::CREATED => match response.json().await {
-                Ok(charge) => Charged::Yes(charge),
+                Ok(charge) => payment.judge(order_id, vec![charge]),
                 Err(error) => Charged::Unknown(error.to_string()),
             },
             StatusCode::PAYMENT_REQUIRED => Charged::Declined,
@@ -143,30 +173,25 @@ impl Provider {
         }
     }
 
-    /// Whether an earlier attempt has charged. A provider shows a charge late, so one miss proves nothing: it is
-    /// asked again when an earlier attempt's charge would have to be there.
-    async fn charged_before(&self, attempt: &Attempt, order_id: &str) -> reqwest::Result<Option<Value>> {
-        if let Some(charge) = self.find(order_id).await? {
-            return Ok(Some(charge));
+    /// What the provider has recorded for earlier attempts. It shows a charge late, so one miss proves nothing: it
+    /// is asked again when an earlier attempt's charge would have to be there.
+    async fn recorded_before(&self, attempt: &Attempt, order_id: &str) -> Result<Vec<Value>, BoxError> {
+        let records = self.find(order_id).await?;
+        if !records.is_empty() {
+            return Ok(records);
         }
         attempt.keep_alive();
         tokio::time::sleep(self.lag).await;
         self.find(order_id).await
     }
 
-    async fn find(&self, order_id: &str) -> reqwest::Result<Option<Value>> {
-        let mut url = reqwest::Url::parse(&format!("{}/v1/charges", self.base))
-            .unwrap_or_else(|error| unreachable!("the base address was tried at start: {error}"));
+    async fn find(&self, order_id: &str) -> Result<Vec<Value>, BoxError> {
+        let mut url = reqwest::Url::parse(&format!("{}/v1/charges", self.base))?;
         url.query_pairs_mut().append_pair("order_id", order_id);
-        let found: Value = self
-            .http
-            .get(url)
-            .send()
-            .await?
-            .error_for_status()?
-            .json()
-            .await?;
-        Ok(found.pointer("/data/0").cloned())
+        let response = self.http.get(url).send().await?.error_for_status()?;
+        // An answer without the list must not be taken for an empty one.
+        let Found { data } = response.json().await?;
+        Ok(data)
     }
 }
 
@@ -258,8 +283,9 @@ fn router(
         .fields(Fields::new(["/amount", "/currency", "/card"])?)
         .lease(Duration::from_millis(args.lease))
         .provider("acme")?
-        // The very id that the provider is sent; both parts, because two clients may both send `order-1`.
-        .order_id(|_, id| format!("{}/{}", id.client_id(), id.key()))
+        // The very id that the provider is sent. Derived, because two clients may both send `order-1`, and because the
+        // two parts joined would be ambiguous and might be longer than an id may be.
+        .order_id(|_, id| provider_key::derive(id, Some(OPERATION)))
         .retention(Duration::from_hours(24));
     if args.single_flight {
         layer = layer.single_flight();

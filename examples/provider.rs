@@ -4,7 +4,7 @@
 //! | request | answer |
 //! | --- | --- |
 //! | `POST /v1/charges` `{"order_id", "amount", "currency"}`, header `Idempotency-Key` | 201 with the charge; 402 when `"card": "declined"` |
-//! | `GET /v1/charges?order_id=ID` | `{"data": [charge, ...]}` |
+//! | `GET /v1/charges?order_id=ID` | `{"data": [charge, ...]}`, with `--record-declines` the failed ones too (`"status": "failed"`) |
 //! | `GET /v1/ledger` | every charge that moved money, with the key that came with it |
 //! | `POST /v1/faults` `["hang-after", ...]` | the next charges go wrong in this way, one after the other |
 //!
@@ -28,6 +28,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::net::TcpListener;
 
+/// The money moved.
+const SUCCEEDED: &str = "succeeded";
+
+/// It did not, and never will.
+const FAILED: &str = "failed";
+
 /// How long a slow charge takes.
 const SLOW: Duration = Duration::from_secs(2);
 
@@ -40,6 +46,9 @@ struct Args {
     /// What idempotency keys mean to it
     #[arg(long, value_enum, default_value_t = Keys::Honour)]
     keys: Keys,
+    /// Keeps a record of declined charges, and shows it when it is asked for the order
+    #[arg(long)]
+    record_declines: bool,
     /// How long each charge takes, in milliseconds
     #[arg(long, default_value_t = 0)]
     delay: u64,
@@ -94,7 +103,7 @@ struct Order {
     card: String,
 }
 
-/// A charge that moved money.
+/// A charge that moved money, or one that failed.
 #[derive(Debug, Clone, Serialize)]
 struct Charge {
     id: String,
@@ -107,7 +116,8 @@ struct Charge {
 
 #[derive(Debug)]
 struct Books {
-    ledger: Vec<Charge>,
+    /// All that is recorded, failed charges included.
+    charges: Vec<Charge>,
     /// The first answer to each key.
     answers: HashMap<String, (StatusCode, String)>,
     faults: VecDeque<Fault>,
@@ -148,8 +158,13 @@ impl Provider {
             }
             (&Method::GET, "/v1/charges") => Ok((StatusCode::OK, self.look_up(head.uri.query()))),
             (&Method::GET, "/v1/ledger") => {
-                let ledger = json!({ "charges": self.books().ledger });
-                Ok((StatusCode::OK, ledger.to_string()))
+                let books = self.books();
+                let moved: Vec<_> = books
+                    .charges
+                    .iter()
+                    .filter(|charge| charge.status == SUCCEEDED)
+                    .collect();
+                Ok((StatusCode::OK, json!({ "charges": moved }).to_string()))
             }
             (&Method::POST, "/v1/faults") => match serde_json::from_slice::<Vec<Fault>>(&body) {
                 Ok(faults) => {
@@ -207,21 +222,23 @@ impl Provider {
         if let Some(known) = key_counts.as_ref().and_then(|key| books.answers.get(key)) {
             return known.clone();
         }
-        let answer = if order.card == "declined" {
+        let declined = order.card == "declined";
+        let charge = Charge {
+            id: format!("ch_{}", books.charges.len() + 1),
+            order_id: order.order_id,
+            amount: order.amount,
+            currency: order.currency,
+            status: if declined { FAILED } else { SUCCEEDED },
+            idempotency_key: key,
+        };
+        let answer = if declined {
             (StatusCode::PAYMENT_REQUIRED, problem("the card was declined"))
         } else {
-            let charge = Charge {
-                id: format!("ch_{}", books.ledger.len() + 1),
-                order_id: order.order_id,
-                amount: order.amount,
-                currency: order.currency,
-                status: "succeeded",
-                idempotency_key: key,
-            };
-            let body = json!(charge).to_string();
-            books.ledger.push(charge);
-            (StatusCode::CREATED, body)
+            (StatusCode::CREATED, json!(charge).to_string())
         };
+        if !declined || self.args.record_declines {
+            books.charges.push(charge);
+        }
         if let Some(key) = key_counts {
             books.answers.insert(key, answer.clone());
         }
@@ -233,7 +250,7 @@ impl Provider {
         let wanted = percent_encoding::percent_decode_str(wanted.unwrap_or_default()).decode_utf8_lossy();
         let books = self.books();
         let found: Vec<_> = books
-            .ledger
+            .charges
             .iter()
             .filter(|charge| charge.order_id == wanted)
             .collect();
@@ -255,7 +272,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let listener = TcpListener::bind(args.listen).await?;
     println!("listening on http://{}", listener.local_addr()?);
     let books = Books {
-        ledger: Vec::new(),
+        charges: Vec::new(),
         answers: HashMap::new(),
         faults: VecDeque::new(),
         random: fastrand::Rng::with_seed(args.seed),

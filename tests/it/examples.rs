@@ -3,6 +3,7 @@
 
 mod consumer;
 mod crash;
+mod look_up;
 mod readme;
 mod transcript;
 
@@ -83,6 +84,12 @@ async fn pay_until_answered(service: &Server, key: &str) -> Got {
     })
     .await;
     last.unwrap()
+}
+
+/// Under which id the provider knows a payment.
+fn order(client: &str, key: &str) -> String {
+    let id = idemctl::key::KeyId::new(client, key).unwrap();
+    idemctl::provider_key::derive(&id, Some("POST /payments"))
 }
 
 /// The ids of all charges that moved money for an order.

@@ -41,7 +41,7 @@ fn nothing() -> Heard {
 fn charge(charge: &str) -> Charge {
     Charge {
         id: charge.to_owned(),
-        order_id: "shop-1/order-1".to_owned(),
+        order_id: id().order(),
         idempotency_key: None,
         amount: 100,
     }
@@ -133,12 +133,12 @@ fn money() {
     broken(
         |history| {
             history.ledger.push(Charge {
-                order_id: "shop-2/order-1".to_owned(),
+                order_id: "of-nobody".to_owned(),
                 ..charge("ch_2")
             });
         },
         &[Violation::Foreign {
-            order: "shop-2/order-1".to_owned(),
+            order: "of-nobody".to_owned(),
         }],
     );
     let mut history = declined();

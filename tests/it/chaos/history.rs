@@ -19,13 +19,14 @@ impl Id {
 
     /// Under which the provider knows it.
     pub(super) fn order(&self) -> String {
-        format!("{}/{}", self.client, self.key)
+        let id = idemctl::key::KeyId::new(self.client.as_str(), self.key.as_str()).expect("a key");
+        idemctl::provider_key::derive(&id, Some("POST /payments"))
     }
 }
 
 impl std::fmt::Display for Id {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.order())
+        write!(f, "{} {}", self.client, self.key)
     }
 }
 

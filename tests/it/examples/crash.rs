@@ -1,6 +1,6 @@
 //! A service that dies after the charge and before it could write the answer down.
 
-use super::{PAYMENT, Server, charges, faults, pay_until_answered, try_pay};
+use super::{PAYMENT, Server, charges, faults, order, pay_until_answered, try_pay};
 use crate::protocol::Table;
 use crate::support::until;
 
@@ -19,7 +19,7 @@ async fn crash_after_the_charge(provider: &[&str], service: &[&str]) -> Outcome 
     let url = dying.url.clone();
     let first = tokio::spawn(async move { try_pay(&url, "shop-1", "order-1", PAYMENT).await });
     until("the provider has charged", async || {
-        !charges(&provider, "shop-1/order-1").await.is_empty()
+        !charges(&provider, &order("shop-1", "order-1")).await.is_empty()
     })
     .await;
     dying.process.kill9().await;
@@ -36,7 +36,7 @@ async fn crash_after_the_charge(provider: &[&str], service: &[&str]) -> Outcome 
     assert_eq!((again.status, &again.body), (answer.status, &answer.body));
     assert!(again.replayed);
     Outcome {
-        charges: charges(&provider, "shop-1/order-1").await,
+        charges: charges(&provider, &order("shop-1", "order-1")).await,
         answer,
     }
 }
@@ -93,10 +93,10 @@ async fn a_charge_that_shows_late_is_waited_for() {
     faults(&provider, &["slow"]).await;
     let first = try_pay(&service.url, "shop-1", "order-1", PAYMENT).await.unwrap();
     assert_eq!(first.status, 502, "{first:?}");
-    assert_eq!(charges(&provider, "shop-1/order-1").await.len(), 0);
+    assert_eq!(charges(&provider, &order("shop-1", "order-1")).await.len(), 0);
     let answer = pay_until_answered(&service, "order-1").await;
     assert_eq!((answer.status, answer.body.as_str()), (201, ANSWER));
-    assert_eq!(charges(&provider, "shop-1/order-1").await, ["ch_1"]);
+    assert_eq!(charges(&provider, &order("shop-1", "order-1")).await, ["ch_1"]);
 }
 
 /// Each way in which a provider can leave a service in the dark, with the client's repeats: one charge.
@@ -118,8 +118,11 @@ async fn every_fault_of_the_provider_ends_in_one_charge_and_one_answer() {
         assert_eq!(first.status, 502, "{fault}: {first:?}");
         let answer = pay_until_answered(&service, fault).await;
         assert_eq!(answer.status, 201, "{fault}: {answer:?}");
-        let order = format!("shop-1/{fault}");
-        assert_eq!(charges(&provider, &order).await.len(), 1, "{fault}");
+        assert_eq!(
+            charges(&provider, &order("shop-1", fault)).await.len(),
+            1,
+            "{fault}"
+        );
         let stuck = "select count(*) = 0 from idempotency where status <> 'done'";
         table.until(stuck).await;
     }
