@@ -11,9 +11,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{Extension, State};
+use axum::body::{Body, Bytes};
+use axum::extract::{Extension, Request, State};
 use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use clap::{Parser, ValueEnum};
@@ -21,6 +22,7 @@ use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, R
 use idemctl::error::Error;
 use idemctl::fingerprint::Fields;
 use idemctl::http::{Attempt, Connections, IdempotencyLayer};
+use idemctl::key::KeyId;
 use idemctl::protocol::{Idempotency, Options, describe_metrics};
 use idemctl::provider_key;
 use idemctl::store::Pooled;
@@ -28,6 +30,7 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio_postgres::NoTls;
 
 /// Upper bounds of the histograms, in seconds.
@@ -78,6 +81,8 @@ struct Args {
 enum Mistake {
     /// Another idempotency key to the provider at each attempt
     FreshKeys,
+    /// Charges although somebody else is at work: a lease is taken for good advice
+    IgnoreLeases,
 }
 
 /// What clients send. Its amount, currency and card define the operation; a note may differ in a repeat.
@@ -151,6 +156,10 @@ impl Provider {
                 return Charged::Unknown(error.to_string());
             }
         }
+        self.tell(order_id, &key, payment).await
+    }
+
+    async fn tell(&self, order_id: &str, key: &str, payment: &Payment) -> Charged {
         let order = json!({
             "order_id": order_id,
             "amount": payment.amount,
@@ -193,6 +202,24 @@ impl Provider {
         let Found { data } = response.json().await?;
         Ok(data)
     }
+}
+
+/// What [`Mistake::IgnoreLeases`] does around the layer: told that another request is at work, it charges itself.
+async fn charge_anyway(State(provider): State<Provider>, request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    let key = client(&parts).zip(parts.headers.get("idempotency-key").cloned());
+    let Ok(body) = axum::body::to_bytes(body, 1 << 20).await else {
+        return StatusCode::PAYLOAD_TOO_LARGE.into_response();
+    };
+    let again = Request::from_parts(parts, Body::from(body.clone()));
+    let response = next.run(again).await;
+    let payment = serde_json::from_slice::<Payment>(&body).ok();
+    let id = key.and_then(|(client, key)| KeyId::new(client, key.to_str().ok()?).ok());
+    if let (StatusCode::CONFLICT, Some(payment), Some(id)) = (response.status(), payment, id) {
+        let order_id = provider_key::derive(&id, Some(OPERATION));
+        provider.tell(&order_id, &order_id, &payment).await;
+    }
+    response
 }
 
 /// The handler: everything about repeats is the layer's affair.
@@ -300,10 +327,11 @@ fn router(
         mistake: args.mistake,
     };
     reqwest::Url::parse(&provider.base)?;
-    let payments = Router::new()
-        .route("/payments", post(pay))
-        .layer(layer)
-        .with_state(provider);
+    let mut payments = Router::new().route("/payments", post(pay)).layer(layer);
+    if args.mistake == Some(Mistake::IgnoreLeases) {
+        payments = payments.layer(from_fn_with_state(provider.clone(), charge_anyway));
+    }
+    let payments = payments.with_state(provider);
     Ok(payments.route("/metrics", get(move || async move { metrics.render() })))
 }
 
@@ -324,6 +352,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let router = router(&args, keys, pool, metrics)?;
     let listener = TcpListener::bind(args.listen).await?;
     println!("listening on http://{}", listener.local_addr()?);
-    axum::serve(listener, router).await?;
+    let mut terminated = signal(SignalKind::terminate())?;
+    axum::serve(listener, router)
+        .with_graceful_shutdown(async move {
+            terminated.recv().await;
+        })
+        .await?;
     Ok(())
 }

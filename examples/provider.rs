@@ -6,6 +6,7 @@
 //! | `POST /v1/charges` `{"order_id", "amount", "currency"}`, header `Idempotency-Key` | 201 with the charge; 402 when `"card": "declined"` |
 //! | `GET /v1/charges?order_id=ID` | `{"data": [charge, ...]}`, with `--record-declines` the failed ones too (`"status": "failed"`) |
 //! | `GET /v1/ledger` | every charge that moved money, with the key that came with it |
+//! | `GET /v1/calls` | every time that it was told to charge, also again: order, key, microseconds from the start; without an end where the caller hung up |
 //! | `POST /v1/faults` `["hang-after", ...]` | the next charges go wrong in this way, one after the other |
 //!
 //! Faults: `hang-after` (charges and never answers), `reset-after` (charges and closes the connection), `500-after`,
@@ -16,7 +17,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -122,12 +123,24 @@ struct Books {
     answers: HashMap<String, (StatusCode, String)>,
     faults: VecDeque<Fault>,
     random: fastrand::Rng,
+    calls: Vec<Call>,
+}
+
+/// One time that it was told to charge.
+#[derive(Debug, Serialize)]
+struct Call {
+    order_id: String,
+    idempotency_key: Option<String>,
+    started_us: u64,
+    /// None while it goes on, and for ever where the caller hung up.
+    ended_us: Option<u64>,
 }
 
 #[derive(Debug)]
 struct Provider {
     args: Args,
     books: Mutex<Books>,
+    started: Instant,
 }
 
 /// Status and body; an error closes the connection without an answer.
@@ -152,9 +165,22 @@ impl Provider {
             (&Method::POST, "/v1/charges") => {
                 let key = head.headers.get("idempotency-key");
                 let key = key.and_then(|key| key.to_str().ok()).map(str::to_owned);
+                let order: Order = match serde_json::from_slice(&body) {
+                    Ok(order) => order,
+                    Err(error) => return Ok((StatusCode::BAD_REQUEST, problem(&error.to_string()))),
+                };
+                let number = self.note_call(&order.order_id, key.clone());
                 // In a task of its own: a caller that hangs up has told it to charge all the same.
-                let work = tokio::spawn(self.charge(key, body));
-                work.await.unwrap_or_else(|_| Err(reset()))
+                let work = tokio::spawn(Arc::clone(&self).charge(key, order));
+                let answer = work.await.unwrap_or_else(|_| Err(reset()));
+                // This future is given up when the caller hangs up.
+                let ended = self.elapsed();
+                self.books().calls[number].ended_us = Some(ended);
+                answer
+            }
+            (&Method::GET, "/v1/calls") => {
+                let calls = json!({ "calls": self.books().calls });
+                Ok((StatusCode::OK, calls.to_string()))
             }
             (&Method::GET, "/v1/charges") => Ok((StatusCode::OK, self.look_up(head.uri.query()))),
             (&Method::GET, "/v1/ledger") => {
@@ -177,11 +203,24 @@ impl Provider {
         }
     }
 
-    async fn charge(self: Arc<Self>, key: Option<String>, body: Bytes) -> Answer {
-        let order: Order = match serde_json::from_slice(&body) {
-            Ok(order) => order,
-            Err(error) => return Ok((StatusCode::BAD_REQUEST, problem(&error.to_string()))),
-        };
+    /// Microseconds since it was started.
+    fn elapsed(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// The place of a new call in the log.
+    fn note_call(&self, order_id: &str, idempotency_key: Option<String>) -> usize {
+        let mut books = self.books();
+        books.calls.push(Call {
+            order_id: order_id.to_owned(),
+            idempotency_key,
+            started_us: self.elapsed(),
+            ended_us: None,
+        });
+        books.calls.len() - 1
+    }
+
+    async fn charge(self: Arc<Self>, key: Option<String>, order: Order) -> Answer {
         let fault = self.next_fault();
         tokio::time::sleep(Duration::from_millis(self.args.delay)).await;
         match fault {
@@ -276,9 +315,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         answers: HashMap::new(),
         faults: VecDeque::new(),
         random: fastrand::Rng::with_seed(args.seed),
+        calls: Vec::new(),
     };
     let books = Mutex::new(books);
-    let provider = Arc::new(Provider { args, books });
+    let started = Instant::now();
+    let provider = Arc::new(Provider { args, books, started });
     loop {
         let (stream, _) = listener.accept().await?;
         let provider = Arc::clone(&provider);

@@ -107,6 +107,13 @@ async fn charges(provider: &Server, order: &str) -> Vec<String> {
         .collect()
 }
 
+/// How often the provider was told to charge.
+async fn calls(provider: &Server) -> usize {
+    let url = format!("{}/v1/calls", provider.url);
+    let calls: Value = http().get(url).send().await.unwrap().json().await.unwrap();
+    calls["calls"].as_array().unwrap().len()
+}
+
 /// What goes wrong with the provider's next charges.
 async fn faults(provider: &Server, names: &[&str]) {
     let request = http().post(format!("{}/v1/faults", provider.url)).json(names);

@@ -1,6 +1,8 @@
 //! A service that dies after the charge and before it could write the answer down.
 
-use super::{PAYMENT, Server, charges, faults, order, pay_until_answered, try_pay};
+use nix::sys::signal::Signal;
+
+use super::{PAYMENT, Server, calls, charges, faults, order, pay_until_answered, try_pay};
 use crate::protocol::Table;
 use crate::support::until;
 
@@ -126,4 +128,23 @@ async fn every_fault_of_the_provider_ends_in_one_charge_and_one_answer() {
         let stuck = "select count(*) = 0 from idempotency where status <> 'done'";
         table.until(stuck).await;
     }
+}
+
+/// `systemctl stop` in the middle of a charge: the client gets its answer, and then the process ends.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_is_told_to_end_brings_its_work_to_an_end() {
+    let table = Table::new().await;
+    let provider = Server::start("provider", &["--delay", "700"]).await;
+    let service = Server::payments(&table, &provider, &[]).await;
+    let url = service.url.clone();
+    let paying = tokio::spawn(async move { try_pay(&url, "shop-1", "order-1", PAYMENT).await });
+    until("the provider is told to charge", async || {
+        calls(&provider).await == 1
+    })
+    .await;
+    service.process.signal(Signal::SIGTERM);
+    let paid = paying.await.unwrap().expect("an answer");
+    assert_eq!((paid.status, paid.body.as_str()), (201, ANSWER));
+    service.process.wait().await.ok();
+    table.until("select status = 'done' from idempotency").await;
 }
