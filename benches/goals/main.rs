@@ -24,6 +24,8 @@ struct Effort {
     keys: u32,
     /// Runs of each of two programs that are compared.
     starts: usize,
+    /// Only shows that everything still works.
+    trial: bool,
 }
 
 /// One goal, and what was found.
@@ -73,9 +75,10 @@ async fn measure(servers: &servers::Servers, effort: Effort) -> Result<()> {
         met,
     } in goals
     {
-        let verdict = match met {
+        let verdict = match met.filter(|_| !effort.trial) {
             Some(true) => "met",
             Some(false) => "**not met**",
+            None if effort.trial => "not judged in a trial",
             None => "",
         };
         println!("| {what} | {wanted} | {found} | {verdict} |");
@@ -89,6 +92,7 @@ fn effort() -> Result<Effort> {
         duration: Duration::from_mins(1),
         keys: 100_000,
         starts: 40,
+        trial: false,
     };
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
@@ -98,6 +102,7 @@ fn effort() -> Result<Effort> {
                     duration: Duration::from_secs(1),
                     keys: 2_000,
                     starts: 3,
+                    trial: true,
                 }
             }
             "--duration" => {

@@ -52,6 +52,7 @@ pub(crate) async fn run(bench: &Bench, connection: &mut Connection, keep: Durati
         "p99 of claims during a purge : without it",
         with.as_secs_f64() / without.as_secs_f64(),
         2.0,
+        bench.is_trial(),
     );
     Ok(())
 }

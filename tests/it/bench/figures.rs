@@ -63,6 +63,7 @@ async fn every_strategy_goes_through_every_scenario() {
             }
         }
     }
+    assert_eq!(Scenario::ALL.len(), 6);
     assert!(!report.interrupted);
     assert!(schemas(&db).await.is_empty());
 }

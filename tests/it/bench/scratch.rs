@@ -133,7 +133,7 @@ async fn a_signal_ends_it_and_drops_the_schema() {
             "--scratch",
             "scratch",
             "--work",
-            "1m",
+            "10s",
             "-o",
             "json",
         ];

@@ -32,7 +32,7 @@ pub(crate) struct BenchArgs {
     /// Rows of the table before it begins
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     keys: u32,
-    /// How long whoever has won a key pretends to work
+    /// How long whoever has won a key pretends to work, at most 10s
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = work)]
     work: Duration,
     /// What to measure (repeatable) [default: all]
