@@ -257,6 +257,8 @@ async fn pay(
     (status, [("content-type", "application/json")], body.to_string()).into_response()
 }
 
+type Layer = IdempotencyLayer<FromPool>;
+
 /// Connections for the layer's statements.
 #[derive(Debug, Clone)]
 struct FromPool(Pool);
@@ -305,7 +307,7 @@ fn router(
     keys: Idempotency,
     pool: Pool,
     metrics: PrometheusHandle,
-) -> Result<Router, Box<dyn std::error::Error>> {
+) -> Result<(Router, Layer), Box<dyn std::error::Error>> {
     let mut layer = IdempotencyLayer::new(keys, FromPool(pool), client)
         .fields(Fields::new(["/amount", "/currency", "/card"])?)
         .lease(Duration::from_millis(args.lease))
@@ -327,12 +329,13 @@ fn router(
         mistake: args.mistake,
     };
     reqwest::Url::parse(&provider.base)?;
-    let mut payments = Router::new().route("/payments", post(pay)).layer(layer);
+    let mut payments = Router::new().route("/payments", post(pay)).layer(layer.clone());
     if args.mistake == Some(Mistake::IgnoreLeases) {
         payments = payments.layer(from_fn_with_state(provider.clone(), charge_anyway));
     }
     let payments = payments.with_state(provider);
-    Ok(payments.route("/metrics", get(move || async move { metrics.render() })))
+    let router = payments.route("/metrics", get(move || async move { metrics.render() }));
+    Ok((router, layer))
 }
 
 #[tokio::main]
@@ -349,14 +352,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let connection = FromPool(pool.clone()).connection().await?;
     let keys = Idempotency::open(&connection, args.schema.as_deref(), Options::default()).await?;
     drop(connection);
-    let router = router(&args, keys, pool, metrics)?;
+    let (router, layer) = router(&args, keys, pool, metrics)?;
     let listener = TcpListener::bind(args.listen).await?;
-    println!("listening on http://{}", listener.local_addr()?);
     let mut terminated = signal(SignalKind::terminate())?;
+    println!("listening on http://{}", listener.local_addr()?);
     axum::serve(listener, router)
         .with_graceful_shutdown(async move {
             terminated.recv().await;
         })
         .await?;
+    // The server waits for its clients. Those that have hung up left work behind that must not end half-way.
+    layer.idle().await;
     Ok(())
 }

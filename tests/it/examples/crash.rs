@@ -148,3 +148,26 @@ async fn a_service_that_is_told_to_end_brings_its_work_to_an_end() {
     service.process.wait().await.ok();
     table.until("select status = 'done' from idempotency").await;
 }
+
+/// The same where the client has hung up, so that no connection is left to wait for: the charge that was made is
+/// written down all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn work_whose_client_has_gone_is_brought_to_an_end_too() {
+    let table = Table::new().await;
+    let provider = Server::start("provider", &["--delay", "1000"]).await;
+    let service = Server::payments(&table, &provider, &[]).await;
+    let url = service.url.clone();
+    let paying = tokio::spawn(async move { try_pay(&url, "shop-1", "order-1", PAYMENT).await });
+    until("the provider is told to charge", async || {
+        calls(&provider).await == 1
+    })
+    .await;
+    paying.abort();
+    assert!(paying.await.unwrap_err().is_cancelled());
+    service.process.signal(Signal::SIGTERM);
+    service.process.wait().await.ok();
+    assert_eq!(charges(&provider, &order("shop-1", "order-1")).await, ["ch_1"]);
+    let status = "select status || ' ' || status_code from idempotency";
+    let row: String = table.db.client.query_one(status, &[]).await.unwrap().get(0);
+    assert_eq!(row, "done 201");
+}
