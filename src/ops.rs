@@ -4,6 +4,8 @@
 pub mod actor;
 pub mod ask;
 pub mod bench;
+pub mod compare;
+pub mod doctor;
 pub mod end;
 pub mod expired;
 pub mod gauges;
@@ -15,6 +17,7 @@ pub mod purge;
 pub mod reconcile;
 pub mod release;
 pub mod resolve;
+pub mod stats;
 pub mod stuck;
 
 use std::fmt;

@@ -10,6 +10,8 @@ pub(crate) mod bootstrap;
 #[cfg(feature = "operate")]
 mod demo;
 #[cfg(feature = "operate")]
+pub(crate) mod doctor;
+#[cfg(feature = "operate")]
 pub(crate) mod event;
 mod executor;
 #[cfg(feature = "operate")]
@@ -37,6 +39,8 @@ mod run_event;
 pub(crate) mod session;
 pub(crate) mod shape;
 mod sql;
+#[cfg(feature = "operate")]
+pub(crate) mod stats;
 
 use std::collections::HashMap;
 
@@ -91,6 +95,12 @@ static STATEMENTS: &[&[Sql]] = &[
     bench::STATEMENTS,
     #[cfg(feature = "operate")]
     demo::STATEMENTS,
+    #[cfg(feature = "operate")]
+    stats::STATEMENTS,
+    #[cfg(feature = "operate")]
+    stats::STORAGE_STATEMENTS,
+    #[cfg(feature = "operate")]
+    doctor::STATEMENTS,
 ];
 
 /// The tables of one schema: statement texts ready to send, and what is known of the table's shape.

@@ -143,6 +143,17 @@ pub(crate) struct Tls {
     pub(crate) most_version: u8,
 }
 
+impl Tls {
+    /// Whether there are certificates against which `require` checks the server's.
+    pub(crate) fn checks_signer(&self) -> bool {
+        match &self.roots {
+            Roots::File { path, required } => *required || path.exists(),
+            Roots::System => true,
+            Roots::None => false,
+        }
+    }
+}
+
 /// Socket options.
 #[derive(Debug, Clone)]
 pub(crate) struct Tcp {

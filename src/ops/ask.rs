@@ -64,6 +64,11 @@ impl Providers {
         self.configs.contains_key(name)
     }
 
+    /// Each name with its adapter, or with what is wrong with its section.
+    pub fn each(&self) -> impl Iterator<Item = (&str, Result<Arc<dyn Provider>>)> {
+        self.configs.keys().map(|name| (name.as_str(), self.get(name)))
+    }
+
     /// The names, for a message.
     pub fn names(&self) -> String {
         if self.configs.is_empty() {

@@ -14,7 +14,7 @@ const EVENT_COLUMNS: &str = "client_id, key, action, os_user, host, reason, befo
 /// request and its payment is not among them, so that no operator can steer a question about the money to another
 /// order, nor a lease to another holder. One of them is enough to lock the row (PostgreSQL manual, SELECT, "The
 /// Locking Clause"), and a delete needs none.
-const END_COLUMNS: [&str; 7] = [
+pub(crate) const END_COLUMNS: [&str; 7] = [
     "status",
     "status_code",
     "response",
@@ -300,13 +300,17 @@ fn fill(template: &str, values: &[(&str, String)]) -> String {
 
 /// Columns of ours but the bodies. What else an adopted table has is not ours to show.
 fn viewer_columns() -> String {
-    let names: Vec<&str> = OLD_COLUMNS
+    shown_columns().join(", ")
+}
+
+/// The same as a list.
+pub(crate) fn shown_columns() -> Vec<&'static str> {
+    OLD_COLUMNS
         .iter()
         .chain(&NEW_COLUMNS)
         .map(|(name, _)| *name)
         .filter(|name| !BODY_COLUMNS.contains(name))
-        .collect();
-    names.join(", ")
+        .collect()
 }
 
 /// A dollar quote that none of the names can end.

@@ -13,6 +13,7 @@ mod chaos;
 mod cli;
 mod connect;
 mod dev;
+mod doctor;
 mod examples;
 mod expired;
 mod fingerprint;

@@ -1,7 +1,7 @@
 //! The protocol on a real PostgreSQL: every outcome, fencing, lost answers, exact bytes, clocks.
 
 mod bodies;
-mod clocks;
+pub(crate) mod clocks;
 mod fencing;
 mod lost_answers;
 mod outcomes;

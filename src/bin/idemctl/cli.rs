@@ -156,6 +156,9 @@ enum Command {
     Purge(commands::purge::PurgeArgs),
     Janitor(commands::janitor::JanitorArgs),
     Migrate(commands::migrate::MigrateArgs),
+    Stats(commands::stats::StatsArgs),
+    Doctor(commands::doctor::DoctorArgs),
+    Fingerprint(commands::fingerprint::FingerprintArgs),
     Bench(commands::bench::BenchArgs),
     Config(commands::config::ConfigArgs),
     Dev(commands::dev::DevArgs),
@@ -192,7 +195,11 @@ impl Cli {
             self.global.log_format.unwrap_or_default(),
             environment.get("JOURNAL_STREAM"),
         );
-        let settings = Settings::resolve(&self.global, environment)?;
+        let settings = if matches!(self.command, Command::Doctor(_)) {
+            Settings::resolve_leniently(&self.global, environment)?
+        } else {
+            Settings::resolve(&self.global, environment)?
+        };
         settings.start_logging(&self.global, matches!(self.command, Command::Janitor(_)));
         let keys = matches!(
             self.command,
@@ -225,6 +232,15 @@ impl Cli {
             Command::Purge(args) => commands::purge::run(&context, args).await,
             Command::Janitor(args) => Box::pin(commands::janitor::run(&context, &args, &self.global)).await,
             Command::Migrate(args) => commands::migrate::run(&context, args).await,
+            Command::Stats(args) => {
+                stoppable(&context, Box::pin(commands::stats::run(&context, &args))).await
+            }
+            Command::Doctor(args) => {
+                stoppable(&context, Box::pin(commands::doctor::run(&context, &args))).await
+            }
+            Command::Fingerprint(args) => {
+                stoppable(&context, Box::pin(commands::fingerprint::run(&context, args))).await
+            }
             Command::Bench(args) => Box::pin(commands::bench::run(&context, args)).await,
             Command::Dev(args) => commands::dev::run(&context, args).await,
             Command::Config(args) => commands::config::run(&context, &args),

@@ -1,7 +1,9 @@
 //! The only writer of stdout: views of the library's reports, in each format.
 
 pub(crate) mod bench;
+pub(crate) mod doctor;
 pub(crate) mod event;
+pub(crate) mod fingerprint;
 pub(crate) mod inspect;
 pub(crate) mod janitor;
 mod json;
@@ -11,6 +13,7 @@ pub(crate) mod purge;
 pub(crate) mod reconcile;
 pub(crate) mod release;
 pub(crate) mod resolve;
+pub(crate) mod stats;
 mod table;
 
 use std::collections::BTreeMap;

@@ -32,6 +32,8 @@ pub(crate) struct Settings {
     /// Only if a flag or the file gives it.
     connect_timeout: Option<Duration>,
     environment: Environment,
+    /// What in the file does not fit; only for whoever went on all the same.
+    misfit: Option<CliError>,
 }
 
 /// Which values a flag gave.
@@ -82,7 +84,16 @@ impl Environment {
 
 impl Settings {
     pub(crate) fn resolve(args: &GlobalArgs, environment: Environment) -> Result<Self> {
-        let (origin, config) = file::load(args.config.as_deref(), &environment)?;
+        let mut settings = Self::resolve_leniently(args, environment)?;
+        match settings.misfit.take() {
+            Some(misfit) => Err(misfit),
+            None => Ok(settings),
+        }
+    }
+
+    /// The same where values of the file that do not fit each other are no reason to end, for `doctor`.
+    pub(crate) fn resolve_leniently(args: &GlobalArgs, environment: Environment) -> Result<Self> {
+        let (origin, config, misfit) = file::load(args.config.as_deref(), &environment)?;
         let default = Timeouts::default();
         let database = &config.database;
         let connect_timeout = args
@@ -100,7 +111,11 @@ impl Settings {
             ),
             lock: pick(args.lock_timeout, database.lock_timeout, default.lock),
         };
-        let (database_url, url_source) = database_url(args, &environment, &config, origin.as_ref())?;
+        let (database_url, url_source) = match database_url(args, &environment, &config, origin.as_ref()) {
+            Ok(found) => found,
+            // What does not fit is said first: it may be the reason.
+            Err(error) => return Err(misfit.unwrap_or(error)),
+        };
         Ok(Self {
             schema: args.schema.clone().or_else(|| config.database.schema.clone()),
             output: args.output,
@@ -120,6 +135,7 @@ impl Settings {
             timeouts,
             connect_timeout,
             environment,
+            misfit,
         })
     }
 
@@ -167,6 +183,11 @@ impl Settings {
             }
         }
         Ok(effective)
+    }
+
+    /// What in the configuration file does not fit.
+    pub(crate) fn misfit(&self) -> Option<&CliError> {
+        self.misfit.as_ref()
     }
 
     /// Logs go to stderr only. A daemon has nothing else to say what it does with.

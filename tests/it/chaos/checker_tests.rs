@@ -135,7 +135,7 @@ fn money() {
             history.ledger.push(Charge {
                 order_id: "shop-2/order-1".to_owned(),
                 ..charge("ch_2")
-            })
+            });
         },
         &[Violation::Foreign {
             order: "shop-2/order-1".to_owned(),

@@ -94,11 +94,11 @@ impl World {
         let mut process = run.await.expect("the examples build").spawn();
         let provider = listening(&mut process).await;
         let pooler = postgres.pooler().await;
-        let pooled = SocketAddr::from(([127, 0, 0, 1], pooler.port));
+        let behind = SocketAddr::from(([127, 0, 0, 1], pooler.port));
         let mut world = Self {
             to_database: [
                 Proxy::start(Target::Unix(postgres.socket())).await,
-                Proxy::start(Target::Tcp(pooled)).await,
+                Proxy::start(Target::Tcp(behind)).await,
             ],
             pooler,
             to_provider: Proxy::start(Target::Tcp(provider)).await,

@@ -59,6 +59,8 @@ async fn definite_answers_are_stored_and_others_are_not() {
         ("refuse", 400, 400, 2, ""),
         ("fail-early", 500, 500, 2, ""),
         ("fail", 502, 502, 2, "in_progress"),
+        ("renew-and-fail", 502, 502, 2, "in_progress"),
+        ("gave-up", 408, 408, 2, "in_progress"),
         ("panic", 503, 503, 2, "in_progress"),
         ("large", 500, 500, 1, "done 500"),
     ] {

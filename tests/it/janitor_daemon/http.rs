@@ -52,12 +52,7 @@ pub(super) async fn metrics(address: SocketAddr) -> BTreeMap<String, f64> {
         .collect()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_table_and_the_jobs_are_shown_without_a_word_of_a_row() {
-    let f = fixture().await;
-    f.done(7, 48).await;
-    f.execute(
-        "insert into idempotency (client_id, key, fingerprint, status, locked_until) values
+const ROWS: &str = "insert into idempotency (client_id, key, fingerprint, status, locked_until) values
              ('secret-shop', 'k1', '', 'in_progress', now() + interval '1 hour'),
              ('secret-shop', 'k2', '', 'in_progress', now() - interval '2 hours'),
              ('secret-shop', 'k3', '', 'in_progress', now() - interval '2 minutes'),
@@ -65,9 +60,42 @@ async fn the_table_and_the_jobs_are_shown_without_a_word_of_a_row() {
              ('secret-shop', 'k5', '', 'done', now()),
              ('secret-shop', 'k6', '', 'failed', now()),
              ('secret-shop', 'k7', '', 'odd', now());
-         analyze idempotency",
-    )
-    .await;
+         analyze idempotency";
+
+/// What the test's rows make of the gauges, before any run.
+const EXPECTED: &[(&str, f64)] = &[
+    ("idemctl_database_up", 1.0),
+    ("idemctl_keys{state=\"in_progress\"}", 1.0),
+    ("idemctl_keys{state=\"expired\"}", 3.0),
+    ("idemctl_keys_capped{state=\"expired\"}", 0.0),
+    ("idemctl_stuck_keys", 2.0),
+    ("idemctl_purge_backlog_keys", 7.0),
+    ("idemctl_purge_backlog_capped", 0.0),
+    ("idemctl_recent_keys{state=\"done\"}", 8.0),
+    ("idemctl_recent_keys{state=\"failed\"}", 1.0),
+    ("idemctl_recent_keys{state=\"unknown\"}", 1.0),
+    ("idemctl_keys_estimate", 14.0),
+    (
+        "idemctl_janitor_runs_total{janitor_job=\"purge\",outcome=\"done\"}",
+        0.0,
+    ),
+    (
+        "idemctl_janitor_errors_total{janitor_job=\"expired\",kind=\"read_only\"}",
+        0.0,
+    ),
+    ("idemctl_janitor_overdue_seconds{janitor_job=\"purge\"}", 0.0),
+    ("idemctl_purge_deleted_keys_total", 0.0),
+    (
+        concat!("idemctl_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"}"),
+        1.0,
+    ),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_table_and_the_jobs_are_shown_without_a_word_of_a_row() {
+    let f = fixture().await;
+    f.done(7, 48).await;
+    f.execute(ROWS).await;
     let place = Place::new(SERVED);
     let mut daemon = place.janitor(&f.db.url).spawn();
     let address = address(&mut daemon).await;
@@ -78,33 +106,7 @@ async fn the_table_and_the_jobs_are_shown_without_a_word_of_a_row() {
             .get(series)
             .unwrap_or_else(|| panic!("no {series} in {seen:#?}"))
     };
-    for (series, expected) in [
-        ("idemctl_database_up", 1.0),
-        ("idemctl_keys{state=\"in_progress\"}", 1.0),
-        ("idemctl_keys{state=\"expired\"}", 3.0),
-        ("idemctl_keys_capped{state=\"expired\"}", 0.0),
-        ("idemctl_stuck_keys", 2.0),
-        ("idemctl_purge_backlog_keys", 7.0),
-        ("idemctl_purge_backlog_capped", 0.0),
-        ("idemctl_recent_keys{state=\"done\"}", 8.0),
-        ("idemctl_recent_keys{state=\"failed\"}", 1.0),
-        ("idemctl_recent_keys{state=\"unknown\"}", 1.0),
-        ("idemctl_keys_estimate", 14.0),
-        (
-            "idemctl_janitor_runs_total{janitor_job=\"purge\",outcome=\"done\"}",
-            0.0,
-        ),
-        (
-            "idemctl_janitor_errors_total{janitor_job=\"expired\",kind=\"read_only\"}",
-            0.0,
-        ),
-        ("idemctl_janitor_overdue_seconds{janitor_job=\"purge\"}", 0.0),
-        ("idemctl_purge_deleted_keys_total", 0.0),
-        (
-            concat!("idemctl_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"}"),
-            1.0,
-        ),
-    ] {
+    for (series, expected) in EXPECTED {
         assert!(
             (value(series) - expected).abs() < 1e-9,
             "{series} is {}",
@@ -131,7 +133,7 @@ async fn the_table_and_the_jobs_are_shown_without_a_word_of_a_row() {
 
     place.write(&SERVED.replace("0 0 1 1 *", "* * * * * *"));
     daemon.signal(nix::sys::signal::Signal::SIGHUP);
-    place.told_until("deleted 7 rows").await;
+    daemon.wait_for_line("deleted 7 rows").await;
     until(
         "both jobs have succeeded, and the backlog is asked for anew",
         async || {

@@ -46,21 +46,25 @@ async fn a_run_that_never_goes_on_is_overdue_and_its_term_is_no_sign() {
     let (hung, released) = (Arc::new(AtomicBool::new(false)), std::sync::Mutex::new(released));
     let janitor = {
         let (pulses, hung) = (pulses.clone(), Arc::clone(&hung));
-        tokio::spawn(async move {
-            // The run starts, and whoever is told so never gives the thread back.
+        // On a runtime of its own, since what hangs there would hold up the test's timers, too.
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            // The run starts, and whoever is told so does not give the thread back.
             let observe = |event: Event<'_>| {
                 if matches!(event, Event::Started { .. }) && !hung.swap(true, Ordering::SeqCst) {
                     let _ = released.lock().unwrap().recv();
                 }
             };
-            Box::pin(service::run_watched(
+            runtime.block_on(service::run_watched(
                 receiver,
                 &Clock::system(),
                 &stop,
                 &observe,
                 &pulses,
             ))
-            .await
         })
     };
     until("the run hangs", async || hung.load(Ordering::SeqCst)).await;
@@ -70,7 +74,9 @@ async fn a_run_that_never_goes_on_is_overdue_and_its_term_is_no_sign() {
     drop(release);
     until("it goes on", async || pulses.overdue().is_none()).await;
     stopper.soft();
-    janitor.await.unwrap().unwrap();
+    tokio::task::spawn_blocking(|| janitor.join().unwrap().unwrap())
+        .await
+        .unwrap();
     assert_eq!(pulses.overdue(), None, "what has ended owes nothing");
 }
 

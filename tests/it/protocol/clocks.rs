@@ -98,7 +98,7 @@ async fn child_with_a_wrong_clock() {
     println!("decided {:?}", decisions(&open(&client).await, &client).await);
 }
 
-fn libfaketime() -> PathBuf {
+pub(crate) fn libfaketime() -> PathBuf {
     let found = std::fs::read_dir("/usr/lib")
         .unwrap()
         .filter_map(|entry| Some(entry.ok()?.path().join("faketime/libfaketimeMT.so.1")))

@@ -1,6 +1,6 @@
 //! Tables that fit the terminal: columns are left out by priority rather than lines wrapped.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
 
 use super::Item;
 
@@ -42,4 +42,22 @@ fn choose<I: Item>(cells: &[Vec<String>], room: usize) -> Vec<usize> {
 /// How many places a text takes on a terminal.
 fn width(text: &str) -> usize {
     tabled::grid::util::string::get_line_width(text)
+}
+
+/// A small table within a document; the cells can be printed as they are.
+pub(super) fn plain(out: &mut dyn Write, head: Vec<String>, rows: Vec<Vec<String>>) -> io::Result<()> {
+    let mut builder = tabled::builder::Builder::default();
+    builder.push_record(head);
+    for row in rows {
+        builder.push_record(row);
+    }
+    let mut table = builder.build();
+    table
+        .with(tabled::settings::Style::blank())
+        .with(tabled::settings::Padding::new(0, 1, 0, 0));
+    writeln!(out)?;
+    for line in table.to_string().lines() {
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    Ok(())
 }

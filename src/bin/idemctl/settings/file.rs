@@ -170,8 +170,13 @@ fn masker<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Masker, D
     Vec::<Pointer>::deserialize(deserializer).map(Masker::new)
 }
 
+/// Where the file is and what it says, and what in it does not fit.
+pub(super) type Loaded = (Option<Origin>, Config, Option<CliError>);
+
 /// Reads the file that was named, or the first of the usual places that exists.
-pub(super) fn load(flag: Option<&Path>, environment: &Environment) -> Result<(Option<Origin>, Config)> {
+///
+/// Values that do not fit each other come as an error beside the file, for whoever can go on all the same.
+pub(super) fn load(flag: Option<&Path>, environment: &Environment) -> Result<Loaded> {
     let by_flag = flag.map(|path| (path.to_path_buf(), "flag"));
     let named = by_flag.or_else(|| Some((environment.get("IDEMCTL_CONFIG")?.into(), "IDEMCTL_CONFIG")));
     let usual = || {
@@ -179,10 +184,10 @@ pub(super) fn load(flag: Option<&Path>, environment: &Environment) -> Result<(Op
         Some((places.find(|path| path.exists())?, "found in the usual place"))
     };
     match named.or_else(usual) {
-        None => Ok((None, Config::default())),
+        None => Ok((None, Config::default(), None)),
         Some((path, found)) => {
-            let (text, config) = read(&path)?;
-            Ok((Some(Origin::new(path, found, &text)), config))
+            let (text, config, misfit) = read(&path)?;
+            Ok((Some(Origin::new(path, found, &text)), config, misfit))
         }
     }
 }
@@ -199,15 +204,15 @@ fn usual_places(environment: &Environment) -> Vec<PathBuf> {
         .collect()
 }
 
-fn read(path: &Path) -> Result<(String, Config)> {
+fn read(path: &Path) -> Result<(String, Config, Option<CliError>)> {
     let text = read_limited(path, MAX_FILE_BYTES)
         .map_err(|error| in_file(path, &format!("couldn't read the configuration: {error}")))?;
     let config: Config = toml::from_str(&text).map_err(|error| config_error(path, &text, &error))?;
-    if let Err((key, problem)) = config.check() {
+    let misfit = config.check().err().map(|(key, problem)| {
         let line = line_of(&text, &key).map_or(String::new(), |line| format!(", line {line}"));
-        return Err(CliError::usage(format!("{}{line}: {key} {problem}", path.display())).hint(NOTHING_DONE));
-    }
-    Ok((text, config))
+        CliError::usage(format!("{}{line}: {key} {problem}", path.display())).hint(NOTHING_DONE)
+    });
+    Ok((text, config, misfit))
 }
 
 /// Largest configuration file: 1 MiB.
