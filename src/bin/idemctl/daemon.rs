@@ -4,6 +4,7 @@ mod http;
 mod log;
 mod metrics;
 mod notify;
+mod plan;
 mod table;
 
 use std::net::SocketAddr;
@@ -16,7 +17,7 @@ use idemctl::janitor::clock::Clock;
 use idemctl::janitor::progress::Pulses;
 use idemctl::janitor::service::{self, Event};
 use idemctl::janitor::status::Status;
-use idemctl::janitor::{Config, start};
+use idemctl::janitor::{Config, Done, Job, start};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -57,6 +58,7 @@ pub(crate) async fn run(
     };
     let ended = daemon.serve(&sender, options, &mut lifecycle, read_again).await;
     drop(server);
+    daemon.table.close().await;
     daemon.notifier.close();
     ended?;
     match lifecycle.daemon_exit() {
@@ -147,6 +149,16 @@ impl Daemon {
 
     fn observe(&self, event: &Event<'_>) {
         log::event(event);
+        match event {
+            Event::Started { job: Job::Purge } => self.table.purge_begins(),
+            Event::Finished {
+                done: Done::Purge(result),
+            } => {
+                let report = result.as_ref().unwrap_or_else(|failure| &failure.report);
+                self.table.purge_ended(report.cleared_before);
+            }
+            _ => {}
+        }
         self.lock_status().note(event, self.clock.now());
         self.notifier.status(&self.line());
     }
@@ -228,7 +240,7 @@ impl http::Pages for Daemon {
             status: &status,
             config: &config,
             pulses: &self.pulses,
-            table: table.as_ref(),
+            table: table.as_deref(),
             now: self.clock.now(),
         };
         Some((metrics::text(&snapshot).ok()?, metrics::CONTENT_TYPE))
