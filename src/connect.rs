@@ -30,5 +30,7 @@ pub use connection::Connection;
 pub use environment::Environment;
 pub use facts::{Encryption, Facts, Route};
 pub use merge::Source;
+#[cfg(feature = "operate")]
+pub(crate) use settings::Target;
 pub use settings::{Entry, Settings, SslMode, StatementMode, Timeouts};
 pub use transaction::Tx;

@@ -71,6 +71,14 @@ pub enum Error {
         /// The deadline.
         after: Duration,
     },
+    /// The server that was found is read-only: nothing was written.
+    #[error(
+        "{host} is read-only (a standby?); give every host in the database URL, with target_session_attrs=read-write"
+    )]
+    ReadOnly {
+        /// Which host of the list it is, with its port.
+        host: String,
+    },
     /// The database answered with an error.
     #[error("{}", describe(.0))]
     Database(#[source] tokio_postgres::Error),
@@ -142,7 +150,7 @@ impl Error {
     /// 57P03) or read-only because it is not the primary any more (25006).
     pub fn needs_reconnect(&self) -> bool {
         match self {
-            Self::Unreachable { .. } | Self::Deadline { .. } => true,
+            Self::Unreachable { .. } | Self::Deadline { .. } | Self::ReadOnly { .. } => true,
             Self::Database(error) => match error.code() {
                 None => error.is_closed() || error.as_db_error().is_none(),
                 Some(code) => {

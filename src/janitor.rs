@@ -15,11 +15,12 @@ pub mod status;
 mod timer;
 pub mod turn;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::connect::{Connection, Settings};
+use crate::connect::{Connection, Settings, Target};
 use crate::error::{Error, Result};
 use crate::ops::ask::Providers;
 use crate::ops::{Failure, expired, purge};
@@ -158,8 +159,11 @@ impl Done {
         }
     }
 
-    /// Whether the run was asked to stop before it was done.
+    /// Whether the run stopped before it was done, since it was asked to or lost its job.
     pub fn is_interrupted(&self) -> bool {
+        if matches!(self.cause(), Some(Error::Interrupted)) {
+            return true;
+        }
         match self {
             Self::Purge(result) => result
                 .as_ref()
@@ -242,9 +246,12 @@ async fn one(link: &mut Link, config: &Config, job: Job, stop: &Stop, round: &mu
     let mut memory = Memory::default();
     let (done, lost) = {
         let (link, memory) = (&mut *link, &mut memory);
-        turn.keep(&config.connection, stop, WhenLost::Stop, |stop| async move {
-            link.run(config, job, memory, &stop).await
-        })
+        turn.keep(
+            &writable(&config.connection),
+            stop,
+            WhenLost::Stop,
+            |stop| async move { link.run(config, job, memory, &stop).await },
+        )
         .await
     };
     if let Some(lost) = lost {
@@ -275,6 +282,17 @@ pub struct Round {
     pub ended_by: Option<Error>,
 }
 
+/// How the janitor connects: of several hosts it wants the one that it can write to, unless told something else.
+fn writable(settings: &Settings) -> Cow<'_, Settings> {
+    if settings.target != Target::Any || settings.endpoints.len() < 2 {
+        return Cow::Borrowed(settings);
+    }
+    Cow::Owned(Settings {
+        target: Target::ReadWrite,
+        ..settings.clone()
+    })
+}
+
 /// A connection and the table that was found on it.
 struct Link {
     conn: Connection,
@@ -284,7 +302,7 @@ struct Link {
 impl Link {
     async fn open(config: &Config, stop: &Stop) -> Result<Self> {
         let open = async {
-            let conn = Connection::open(&config.connection).await?;
+            let conn = Connection::open(&writable(&config.connection)).await?;
             let store = Store::open(&conn, config.schema.as_deref()).await?;
             Ok(Self { conn, store })
         };

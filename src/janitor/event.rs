@@ -19,6 +19,13 @@ pub enum Event<'a> {
         /// When.
         at: DateTime<Utc>,
     },
+    /// The job's row was read: it could begin.
+    Looked {
+        /// Which job.
+        job: Job,
+        /// Whether the last run that was begun is this process's; `None`: there was none.
+        ours: Option<bool>,
+    },
     /// Somebody else runs the job; told once for each of their runs.
     Held {
         /// Which job.
@@ -45,13 +52,28 @@ pub enum Event<'a> {
         /// How it went.
         done: &'a Done,
     },
-    /// A job could not run: no connection, or not the table that is needed.
+    /// A job could not be looked at, or taken when it was due: no connection, not the table that is needed, a lock.
     NotRun {
         /// Which job.
         job: Job,
         /// Why.
         cause: &'a Error,
-        /// When it is tried again; `None`: at its next scheduled time.
-        again_in: Option<Duration>,
+        /// When it is tried again.
+        again_in: Duration,
     },
+}
+
+impl Event<'_> {
+    /// Which job it is about.
+    pub fn job(&self) -> Job {
+        match self {
+            Self::Scheduled { job, .. }
+            | Self::Looked { job, .. }
+            | Self::Held { job, .. }
+            | Self::Lost { job, .. }
+            | Self::Started { job }
+            | Self::NotRun { job, .. } => *job,
+            Self::Finished { done } => done.job(),
+        }
+    }
 }

@@ -25,6 +25,7 @@ use super::timer::{self, Timer};
 use super::turn::{self, Due, Held};
 use super::{Config, Job, Link};
 use crate::error::{Error, Result};
+use crate::protocol::owner::default_owner;
 use crate::stop::Stop;
 use crate::store::JobRow;
 
@@ -33,7 +34,8 @@ use crate::store::JobRow;
 /// [`turn::TERM`], so that such a run is seen before its term is over.
 const MAX_SLEEP: Duration = Duration::from_secs(30);
 
-/// Shortest and longest pause before a job is tried again when the database is away.
+/// Shortest and longest pause before a job that could not be looked at or taken is tried again: the database is away,
+/// somebody holds a lock, the table or a grant is missing. A run that began and failed waits for its next time.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
 /// How long a loop may take to say how far it came after it was asked to stop at once.
@@ -81,13 +83,13 @@ struct JobLoop<'a, O> {
     clock: &'a Clock,
     stop: &'a Stop,
     observe: &'a O,
+    /// The configuration that the connection and what is remembered of its database belong to.
+    current: Option<Arc<Config>>,
     link: Option<Link>,
     memory: Memory,
     /// The line that was followed last, and since when it is counted, where another one was followed before.
     line: Option<Schedule>,
     line_since: Option<DateTime<Utc>>,
-    /// The job could not be looked at when it was due: the next look is at its next time.
-    failed: bool,
     /// The last run's token and the time that the next time was counted from, as they were before waiting for it.
     seen: Option<(Option<Uuid>, DateTime<Utc>)>,
     /// The token of our own run, where its connection broke.
@@ -114,11 +116,11 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
             clock,
             stop,
             observe,
+            current: None,
             link: None,
             memory: Memory::default(),
             line: None,
             line_since: None,
-            failed: false,
             seen: None,
             ours: None,
             watched: None,
@@ -150,6 +152,7 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
         let stop = self.stop;
         while !stop.is_soft() {
             let config = Arc::clone(&self.config.borrow_and_update());
+            self.take_up(&config);
             let Some(schedule) = config.schedule(self.job) else {
                 // Not configured: until it is.
                 self.link = None;
@@ -179,13 +182,27 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
         }
     }
 
-    /// When the job is due, by its row; while the database is away it is asked again and again. `None` when the
+    /// What was made with another configuration goes: one that came in mid-run may name another database.
+    fn take_up(&mut self, config: &Arc<Config>) {
+        if self
+            .current
+            .as_ref()
+            .is_some_and(|known| Arc::ptr_eq(known, config))
+        {
+            return;
+        }
+        self.current = Some(Arc::clone(config));
+        (self.link, self.seen, self.watched) = (None, None, None);
+        let pulse = self.memory.pulse.clone();
+        self.memory = Memory {
+            pulse,
+            ..Memory::default()
+        };
+    }
+
+    /// When the job is due, by its row; whatever keeps it from being read, it is tried again and again. `None` when the
     /// configuration changed or a stop came first.
     async fn look(&mut self, config: &Config) -> Option<Due> {
-        if std::mem::take(&mut self.failed) {
-            self.seen = None;
-            return Some(Due::After(self.clock.now()));
-        }
         let mut pause = BACKOFF.0;
         loop {
             let kept = self.link.is_some();
@@ -201,10 +218,7 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
                 }
                 Err(cause) => cause,
             };
-            if !self.survives(&cause) {
-                self.seen = None;
-                return Some(Due::After(self.clock.now()));
-            }
+            self.link = None;
             if self.stop.is_soft() {
                 return None;
             }
@@ -222,6 +236,8 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
             .await
             .map_err(turn::explain)?;
         let due = Due::new(&row, job, self.clock.now(), self.ours);
+        let ours = row.token.map(|_| row.holder == Some(default_owner()));
+        (self.observe)(Event::Looked { job, ours });
         Ok((row, due))
     }
 
@@ -231,27 +247,13 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
         Some(since)
     }
 
-    /// Whether it may go better on another connection; says so where it will not.
-    fn survives(&mut self, cause: &Error) -> bool {
-        self.link = None;
-        let again = cause.needs_reconnect() || cause.is_retryable();
-        if !again && !self.stop.is_soft() {
-            (self.observe)(Event::NotRun {
-                job: self.job,
-                cause,
-                again_in: None,
-            });
-        }
-        again
-    }
-
     /// Rests before the next try; `false` when the configuration changed or a stop came first.
     async fn rest(&mut self, cause: &Error, pause: &mut Duration) -> bool {
         let wait = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
         (self.observe)(Event::NotRun {
             job: self.job,
             cause,
-            again_in: Some(wait),
+            again_in: wait,
         });
         *pause = (*pause * 2).min(BACKOFF.1);
         self.memory.pulse.expect_within(wait + MARGIN);
@@ -294,7 +296,7 @@ impl<'a, O: Fn(Event<'_>) + Sync> JobLoop<'a, O> {
                 () = tokio::time::sleep(sleep) => {}
                 () = self.changed_or_stopped() => return false,
             }
-            if sleep == MAX_SLEEP && self.seen.is_some() {
+            if sleep == MAX_SLEEP {
                 // Somebody else may have begun a run and died.
                 return false;
             }

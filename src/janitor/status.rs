@@ -34,9 +34,14 @@ pub struct JobStatus {
     pub last: Option<Run>,
     /// When a run last came to its end, single rows that were left alone notwithstanding.
     pub succeeded: Option<DateTime<Utc>>,
-    /// What keeps it from running or made the last run fail; `None` after a run that came to its end.
+    /// What keeps it from running or made the last run fail; `None` after a run that came to its end, and after another
+    /// process's run, which that one tells of.
     pub trouble: Option<Trouble>,
-    /// How many runs ended how. A try that did not even begin counts as [`Outcome::NotRun`].
+    /// What made the last run fail, if that was ours.
+    failure: Option<Trouble>,
+    /// The scheduled time for which [`Outcome::NotRun`] was counted last.
+    missed: Option<DateTime<Utc>>,
+    /// How many runs ended how. A time that came while no run could begin counts as [`Outcome::NotRun`], once.
     pub runs: BTreeMap<Outcome, u64>,
     /// Errors that ended a run or kept it from starting, by [`error_kind`].
     pub errors: BTreeMap<&'static str, u64>,
@@ -60,6 +65,10 @@ pub struct Run {
 pub struct Trouble {
     /// Since when, without an interruption.
     pub since: DateTime<Utc>,
+    /// What sort of error the last cause is; see [`error_kind`].
+    pub kind: &'static str,
+    /// Whether it was a run that failed; `false`: none can begin.
+    pub begun: bool,
     /// The last cause.
     pub what: String,
     /// When it is tried again; `None`: on schedule.
@@ -75,7 +84,7 @@ pub enum Outcome {
     Partial,
     /// An error ended it.
     Failed,
-    /// It was asked to stop.
+    /// It stopped before it was done: asked to, or its job was lost.
     Interrupted,
     /// It could not even begin.
     NotRun,
@@ -104,7 +113,7 @@ impl Outcome {
 
     fn of(done: &Done) -> Self {
         match done.cause() {
-            Some(Error::Interrupted) => Self::Interrupted,
+            _ if done.is_interrupted() => Self::Interrupted,
             Some(_) => Self::Failed,
             None if done.is_partial() => Self::Partial,
             None => Self::Done,
@@ -151,6 +160,15 @@ impl Status {
                 let status = self.at(*job);
                 (status.next, status.held_by) = (Some(*at), None);
             }
+            Event::Looked { job, ours } => {
+                let status = self.at(*job);
+                status.ours = *ours;
+                if *ours == Some(false) {
+                    // How the last run went is another process's to tell.
+                    status.failure = None;
+                }
+                status.trouble = status.failure.clone();
+            }
             Event::Held { job, by, .. } => {
                 let status = self.at(*job);
                 (status.held_by, status.ours) = (Some((*by).to_owned()), Some(false));
@@ -163,8 +181,11 @@ impl Status {
             Event::Finished { done } => self.at(done.job()).finished(done, now),
             Event::NotRun { job, cause, again_in } => {
                 let status = self.at(*job);
-                *status.runs.entry(Outcome::NotRun).or_default() += 1;
-                status.failed(cause, *again_in, now);
+                if status.next.is_some_and(|next| next <= now) && status.missed != status.next {
+                    *status.runs.entry(Outcome::NotRun).or_default() += 1;
+                    status.missed = status.next;
+                }
+                status.failed(cause, Some(*again_in), now);
             }
         }
     }
@@ -188,9 +209,12 @@ impl JobStatus {
         match (outcome, done.cause()) {
             (Outcome::Done | Outcome::Partial, _) => {
                 self.succeeded = Some(now);
-                self.trouble = None;
+                (self.trouble, self.failure) = (None, None);
             }
-            (Outcome::Failed, Some(cause)) => self.failed(cause, None, now),
+            (Outcome::Failed, Some(cause)) => {
+                self.failed(cause, None, now);
+                self.failure.clone_from(&self.trouble);
+            }
             _ => {}
         }
     }
@@ -200,6 +224,8 @@ impl JobStatus {
         let since = self.trouble.as_ref().map_or(now, |trouble| trouble.since);
         self.trouble = Some(Trouble {
             since,
+            kind: error_kind(cause),
+            begun: again_in.is_none(),
             what: cause.to_string(),
             again_in,
         });
@@ -280,6 +306,7 @@ pub fn error_kind(error: &Error) -> &'static str {
     match error {
         Error::Unreachable { .. } => "unreachable",
         Error::Deadline { .. } => "deadline",
+        Error::ReadOnly { .. } => "read_only",
         Error::Schema { .. } | Error::Migration { .. } => "schema",
         Error::Invalid { .. } | Error::Settings { .. } => "configuration",
         Error::Inconsistent { .. } => "inconsistent",

@@ -114,6 +114,7 @@ mod tests {
             last_success_at: None,
             last_outcome: None,
             last_summary: None,
+            read_only: false,
             now: stamp(start),
         };
         let mut daemons = errors.map(|error| Daemon {

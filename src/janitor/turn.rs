@@ -15,6 +15,7 @@ use uuid::Uuid;
 use super::{Done, Job};
 use crate::connect::Connection;
 use crate::error::{Error, Result};
+use crate::pulse::Pulse;
 use crate::store::job::{End, NewRun, Renewal};
 use crate::store::{JobRow, Store};
 use crate::time::{Stopwatch, Timestamp};
@@ -96,7 +97,7 @@ impl Outcome {
 
     /// Of a run that came to an end; `stopped`: what it is where it was asked to stop.
     pub(super) fn of(done: &Done, stopped: Self) -> Self {
-        if matches!(done.cause(), Some(Error::Interrupted)) || done.is_interrupted() {
+        if done.is_interrupted() {
             stopped
         } else if done.cause().is_some() {
             Self::Failed
@@ -117,6 +118,8 @@ pub struct Turn {
     renewal: Renewal,
     /// Since before the term was last written.
     renewed: Stopwatch,
+    /// While this is overdue the term is not renewed.
+    pulse: Option<Pulse>,
 }
 
 impl Turn {
@@ -158,6 +161,7 @@ impl Turn {
             term: TERM,
             scheduled_at,
             seen: seen.token,
+            furthest: due::FURTHEST,
         };
         let ours = store.job_take(conn, job.as_str(), &run).await?;
         Ok(ours.then(|| Self {
@@ -165,6 +169,7 @@ impl Turn {
             token,
             renewal: store.job_renewal(job.as_str(), token, TERM),
             renewed,
+            pulse: None,
         }))
     }
 
@@ -183,7 +188,16 @@ impl Turn {
             token,
             renewal,
             renewed,
+            pulse: None,
         }))
+    }
+
+    /// Has [`Turn::keep`] renew the term only while this is not overdue: work that hangs must not keep the job from
+    /// everybody else.
+    #[must_use]
+    pub fn watched(mut self, pulse: Pulse) -> Self {
+        self.pulse = Some(pulse);
+        self
     }
 
     /// Writes down how the run went, and lets the job go. `false`: it was not ours any more, and nothing was changed.
@@ -215,8 +229,14 @@ impl Turn {
 }
 
 /// The job's row, which is made where there is none: from then on the job is known.
+///
+/// Returns [`Error::ReadOnly`] where the job could not be taken, since nothing can be written there.
 pub async fn look(conn: &Connection, store: &Store, job: Job) -> Result<JobRow> {
     if let Some(row) = store.job_look(conn, job.as_str()).await? {
+        if row.read_only {
+            let host = conn.facts().host.clone();
+            return Err(Error::ReadOnly { host });
+        }
         return Ok(row);
     }
     store.job_make(conn, job.as_str()).await?;

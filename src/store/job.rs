@@ -17,7 +17,8 @@ const JOB_LOOK: Sql = Sql {
     name: "job_look",
     text: "-- idemctl:job_look
 select j.holder, j.token, j.held_until, j.known_since, j.last_scheduled_at, j.last_started_at, j.last_finished_at,
-       j.last_success_at, j.last_outcome, j.last_summary, now() as now
+       j.last_success_at, j.last_outcome, j.last_summary,
+       current_setting('transaction_read_only')::boolean as read_only, now() as now
   from {jobs} j
  where j.job = $1",
     types: &[Type::TEXT],
@@ -36,7 +37,8 @@ const JOB_TAKE: Sql = Sql {
 update {jobs}
    set holder = $2, token = $3, held_until = now() + make_interval(secs => $4), last_started_at = now(),
        last_scheduled_at = coalesce($5, last_scheduled_at)
- where job = $1 and token is not distinct from $6 and (held_until is null or held_until <= now())",
+ where job = $1 and token is not distinct from $6
+   and (held_until is null or held_until <= now() or held_until > now() + make_interval(secs => $7))",
     types: &[
         Type::TEXT,
         Type::TEXT,
@@ -44,6 +46,7 @@ update {jobs}
         Type::FLOAT8,
         Type::TIMESTAMPTZ,
         Type::UUID,
+        Type::FLOAT8,
     ],
 };
 
@@ -91,6 +94,8 @@ pub struct JobRow {
     pub last_outcome: Option<String>,
     /// The same in words.
     pub last_summary: Option<String>,
+    /// Whether nothing can be written where this was read.
+    pub(crate) read_only: bool,
     /// The database's time at which this was read.
     pub now: Timestamp,
 }
@@ -104,6 +109,8 @@ pub(crate) struct NewRun<'a> {
     pub(crate) scheduled_at: Option<Timestamp>,
     /// The token that was seen: nobody else may have taken the job since.
     pub(crate) seen: Option<Uuid>,
+    /// A term that ends further ahead than this counts as over.
+    pub(crate) furthest: Duration,
 }
 
 /// How a run went, for the row.
@@ -151,6 +158,7 @@ impl Store {
             last_success_at: row.get("last_success_at"),
             last_outcome: row.get("last_outcome"),
             last_summary: row.get("last_summary"),
+            read_only: row.get("read_only"),
             now: row.get("now"),
         }))
     }
@@ -170,13 +178,14 @@ impl Store {
     ) -> Result<bool> {
         let statement = self.statement(&JOB_TAKE);
         let holder = self.encodable(run.holder);
-        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 6] = [
+        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 7] = [
             /* job */ &job,
             /* holder */ &holder,
             /* token */ &run.token,
             /* term */ &run.term.as_secs_f64(),
             /* scheduled_at */ &run.scheduled_at,
             /* seen */ &run.seen,
+            /* furthest */ &run.furthest.as_secs_f64(),
         ];
         let answer = executor.run(statement, &params).await?;
         one_row(answer.affected, statement)

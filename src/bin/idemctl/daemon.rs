@@ -18,6 +18,7 @@ use idemctl::janitor::progress::Pulses;
 use idemctl::janitor::service::{self, Event};
 use idemctl::janitor::status::Status;
 use idemctl::janitor::{Config, Done, Job, start};
+use idemctl::stop::Stop;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -26,9 +27,12 @@ use crate::lifecycle::Lifecycle;
 use notify::Notifier;
 use table::Table;
 
-/// How much longer than announced the next try to reach the database may come at the start: connecting itself
-/// takes its time, and several hosts do so one after the other.
-const START_MARGIN: Duration = Duration::from_mins(5);
+/// How long the database may be away at the start where a service manager waits for us: then the daemon ends, and the
+/// manager tries again. A boot, or the installation of a package, must not wait for ever.
+const START_LIMIT: Duration = Duration::from_mins(5);
+
+/// How much more time than we take the manager is asked for.
+const MANAGER_MARGIN: Duration = Duration::from_secs(10);
 
 /// How often to look for a loop that hangs where there is no watchdog to feed.
 const WATCH: Duration = Duration::from_secs(30);
@@ -112,12 +116,12 @@ impl Daemon {
         tracing::info!("the janitor starts");
         let observe = |event: Event<'_>| self.observe(&event);
         let work = async {
-            let trouble = |cause: &Error, wait| self.not_able(cause, wait);
-            if start::when_able(&mut receiver.clone(), &stop, &trouble).await? {
+            let limit = options.notify.then_some(START_LIMIT);
+            if self.wait_until_able(receiver.clone(), &stop, limit).await? {
                 self.able();
                 service::run_watched(receiver, &self.clock, &stop, &observe, &self.pulses).await?;
             }
-            Ok::<(), Error>(())
+            Ok::<(), CliError>(())
         };
         tokio::pin!(work);
         // A year stands for never.
@@ -128,10 +132,11 @@ impl Daemon {
         let mut stopping = false;
         loop {
             tokio::select! {
-                result = &mut work => return Ok(result?),
+                result = &mut work => return result,
                 () = stop.soft(), if !stopping => {
                     stopping = true;
-                    self.notifier.stopping("stopping: what is under way is finished first");
+                    let within = options.grace + MANAGER_MARGIN;
+                    self.notifier.stopping("stopping: what is under way is finished first", within);
                     // The configuration allows no more than minutes.
                     grace_over.as_mut().reset(Instant::now() + options.grace);
                 }
@@ -148,7 +153,6 @@ impl Daemon {
     }
 
     fn observe(&self, event: &Event<'_>) {
-        log::event(event);
         match event {
             Event::Started { job: Job::Purge } => self.table.purge_begins(),
             Event::Finished {
@@ -159,8 +163,21 @@ impl Daemon {
             }
             _ => {}
         }
-        self.lock_status().note(event, self.clock.now());
-        self.notifier.status(&self.line());
+        let (before, after) = {
+            let mut status = self.lock_status();
+            let trouble = |status: &Status| {
+                let trouble = status.of(event.job()).trouble.as_ref();
+                trouble.map(|trouble| trouble.what.clone())
+            };
+            let before = trouble(&status);
+            status.note(event, self.clock.now());
+            (before, trouble(&status))
+        };
+        log::event(event, before.as_deref(), before.is_some() && after.is_none());
+        // A look that went well is no news, unless none did before.
+        if !matches!(event, Event::Looked { .. }) || before != after {
+            self.notifier.status(&self.line());
+        }
     }
 
     fn lock_status(&self) -> std::sync::MutexGuard<'_, Status> {
@@ -178,10 +195,44 @@ impl Daemon {
         }
     }
 
-    /// The database cannot be worked with yet.
-    fn not_able(&self, cause: &Error, wait: Duration) {
+    /// Waits for the database, `limit` at most; `false` when a stop came first.
+    async fn wait_until_able(
+        &self,
+        mut config: watch::Receiver<Arc<Config>>,
+        stop: &Stop,
+        limit: Option<Duration>,
+    ) -> Result<bool> {
+        let last = Mutex::new(None);
+        let end = limit.map(|limit| Instant::now() + limit);
+        let trouble = |cause: &Error, wait| {
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            self.not_able(cause, wait, left);
+            *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(cause.to_string());
+        };
+        let able = start::when_able(&mut config, stop, &trouble);
+        let Some(end) = end else {
+            return Ok(able.await?);
+        };
+        if let Ok(able) = tokio::time::timeout_at(end, able).await {
+            return Ok(able?);
+        }
+        let last = last.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let seconds = limit.unwrap_or_default().as_secs();
+        let cause = last.unwrap_or_else(|| "no answer to the first try".to_owned());
+        Err(CliError::new(
+            Exit::Database,
+            format!("not able to work within {seconds} s of the start: {cause}"),
+        )
+        .hint("the service manager starts it again if its unit says so (Restart=on-failure)"))
+    }
+
+    /// The database cannot be worked with yet; `left`: how long we go on trying, if not for ever.
+    fn not_able(&self, cause: &Error, wait: Duration, left: Option<Duration>) {
         tracing::warn!(again_in_ms = wait.as_millis(), "not ready, trying again: {cause}");
-        self.notifier.extend_start(wait + START_MARGIN);
+        if let Some(left) = left {
+            // However often it is told, the start ends at the same moment.
+            self.notifier.extend_start(left + MANAGER_MARGIN);
+        }
         self.notifier
             .status(&format!("waiting for the database, trying again: {cause}"));
     }
@@ -260,9 +311,17 @@ impl http::Pages for Daemon {
         if !self.ready.load(Ordering::SeqCst) {
             return Err("the database was not reached yet".to_owned());
         }
-        match self.table.look().await {
-            Some(_) => Ok(()),
-            None => Err("the database does not answer".to_owned()),
+        if self.table.look().await.is_none() {
+            return Err("the database does not answer".to_owned());
         }
+        let cannot = Job::ALL.into_iter().find_map(|job| {
+            let status = self.lock_status();
+            let trouble = status.of(job).trouble.as_ref().filter(|trouble| !trouble.begun)?;
+            Some(format!("{job} cannot begin: {}", trouble.kind))
+        });
+        cannot.map_or(Ok(()), Err)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -171,7 +171,7 @@ fn exit_of(error: &Error) -> Exit {
         Error::Invalid { .. } | Error::Settings { .. } => Exit::Usage,
         Error::LeaseLost { .. } | Error::Contended { .. } => Exit::Race,
         Error::Schema { .. } | Error::Migration { .. } => Exit::Schema,
-        Error::Unreachable { .. } | Error::Deadline { .. } => Exit::Database,
+        Error::Unreachable { .. } | Error::Deadline { .. } | Error::ReadOnly { .. } => Exit::Database,
         Error::Interrupted => Exit::Interrupted,
         // Statement timeout and lock timeout are the database's own "timed out".
         Error::Database(_) if matches!(error.sqlstate(), Some("57014" | "55P03")) => Exit::Database,

@@ -4,13 +4,13 @@ use uuid::Uuid;
 
 use super::super::timer;
 use super::super::turn::{self, Due, Outcome, Turn, WhenLost};
-use super::super::{Config, Done};
+use super::super::{Config, Done, writable};
 use super::{BACKOFF, Event, JobLoop, MARGIN, Schedule};
 use crate::error::{Error, Result};
 use crate::time::Timestamp;
 
 impl<O: Fn(Event<'_>) + Sync> JobLoop<'_, O> {
-    /// Runs the job unless somebody else did or does; while the database is away it is tried again and again.
+    /// Runs the job unless somebody else did or does; whatever keeps it from being taken, it is tried again and again.
     pub(super) async fn run_job(&mut self, config: &Config, schedule: &Schedule) {
         let mut pause = BACKOFF.0;
         loop {
@@ -28,12 +28,6 @@ impl<O: Fn(Event<'_>) + Sync> JobLoop<'_, O> {
                 Ok(None) => return,
                 Err(cause) => Some(cause),
             };
-            if let Some(cause) = &cause
-                && !self.survives(cause)
-            {
-                self.failed = true;
-                return;
-            }
             self.link = None;
             if self.stop.is_soft() {
                 return;
@@ -68,11 +62,15 @@ impl<O: Fn(Event<'_>) + Sync> JobLoop<'_, O> {
             return Ok(None);
         };
         (self.observe)(Event::Started { job });
+        let turn = turn.watched(self.memory.pulse.clone());
         let memory = &mut self.memory;
         let (done, lost) = turn
-            .keep(&config.connection, stop, WhenLost::Stop, |stop| async move {
-                link.run(config, job, memory, &stop).await
-            })
+            .keep(
+                &writable(&config.connection),
+                stop,
+                WhenLost::Stop,
+                |stop| async move { link.run(config, job, memory, &stop).await },
+            )
             .await;
         let Some(done) = done else { return Ok(None) };
         let mut lost = lost;

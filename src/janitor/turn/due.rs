@@ -5,13 +5,17 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use uuid::Uuid;
 
-use super::{Held, Job};
+use super::{Held, Job, TERM};
 use crate::store::JobRow;
 use crate::time::Timestamp;
 
 /// How far in the database's future a run may have started without a clock being wrong, and how far ahead of a run's
 /// start the time may lie that it served: clocks of hosts differ.
 const SKEW: TimeDelta = TimeDelta::minutes(10);
+
+/// How far ahead a term may end. Whoever takes or renews a job writes the database's time plus [`TERM`], so that a
+/// term that ends later than this (the clock was set back by much, or somebody wrote into the row) is nobody's.
+pub(super) const FURTHEST: Duration = TERM.saturating_add(Duration::from_mins(10));
 
 /// The oldest time that a schedule is counted from; a longer absence is one missed run like any other.
 const OLDEST: TimeDelta = TimeDelta::days(3_653);
@@ -58,11 +62,11 @@ impl Due {
     }
 }
 
-/// Who has the job, unless that is nobody or our own run.
+/// Who has the job, unless that is nobody or our own run. A term that ends further ahead than [`FURTHEST`] is over.
 pub(super) fn held(row: &JobRow, job: Job, ours: Uuid) -> Option<Held> {
     let until = row.held_until?;
-    let left = -age(row.now, until);
-    if left <= TimeDelta::zero() || row.token == Some(ours) {
+    let left = (-age(row.now, until)).to_std().unwrap_or_default();
+    if left.is_zero() || left > FURTHEST || row.token == Some(ours) {
         return None;
     }
     Some(Held {
@@ -70,7 +74,7 @@ pub(super) fn held(row: &JobRow, job: Job, ours: Uuid) -> Option<Held> {
         by: row.holder.clone().unwrap_or_else(|| "unknown".to_owned()),
         since: row.last_started_at,
         until,
-        left: left.to_std().unwrap_or(Duration::ZERO),
+        left,
         token: row.token,
     })
 }
@@ -98,6 +102,7 @@ mod tests {
             last_success_at: None,
             last_outcome: None,
             last_summary: None,
+            read_only: false,
             now,
         }
     }
@@ -153,7 +158,9 @@ mod tests {
             (at("2026-11-29T12:00:00Z"), true),
             (Timestamp::NEG_INFINITY, true),
             (at("2026-11-29T12:00:01Z"), false),
-            (Timestamp::from_micros(i64::MAX), false),
+            (at("2026-11-29T12:11:00Z"), false),
+            (at("2026-11-29T12:11:01Z"), true),
+            (Timestamp::from_micros(i64::MAX), true),
         ] {
             row.held_until = Some(until);
             assert_eq!(due(&row) == Due::Now, now, "{until}");

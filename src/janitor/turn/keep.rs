@@ -13,6 +13,9 @@ use crate::time::Stopwatch;
 /// How often the term is renewed: at a third of [`TERM`], so that two renewals may fail.
 const EVERY: Duration = Duration::from_secs(20);
 
+/// Why a term is not renewed although it could be.
+const HANGS: &str = "the work makes no progress";
+
 /// Pause after a renewal that failed.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -68,16 +71,24 @@ impl Turn {
             tokio::time::sleep(pause).await;
             let begun = Stopwatch::start();
             let left = TERM.saturating_sub(renewed.elapsed());
-            // A machine that slept through the term may still be the holder: it asks, but not for long.
-            let answer = tokio::time::timeout(left.max(AGAIN), self.renew(&mut conn, settings)).await;
-            let problem = match answer {
+            let answer = async {
+                if self.pulse.as_ref().is_some_and(|pulse| pulse.overdue().is_some()) {
+                    return Ok(Err(HANGS.to_owned()));
+                }
+                // A machine that slept through the term may still be the holder: it asks, but not for long.
+                let renewal = tokio::time::timeout(left.max(AGAIN), self.renew(&mut conn, settings));
+                renewal
+                    .await
+                    .map(|answer| answer.map_err(|error| error.to_string()))
+            };
+            let problem = match answer.await {
                 Ok(Ok(true)) => {
                     tracing::debug!(job = %self.job, "the term is renewed");
                     (renewed, pause) = (begun, EVERY);
                     continue;
                 }
                 Ok(Ok(false)) => return "somebody else has taken it, since the term was over".to_owned(),
-                Ok(Err(error)) => error.to_string(),
+                Ok(Err(problem)) => problem,
                 Err(_) => "no answer in time".to_owned(),
             };
             conn = None;

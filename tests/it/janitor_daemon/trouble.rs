@@ -26,7 +26,7 @@ async fn a_read_only_server_is_left_and_found_again() {
           where datname = current_database() and pid <> pg_backend_pid() and application_name = 'idemctl'",
     )
     .await;
-    let seen = place.told_until("25006").await;
+    let seen = place.told_until("is read-only").await;
     assert!(seen.last().unwrap().contains("TROUBLE"), "{seen:?}");
     // The fixture's own session is from before.
     f.execute(&format!(
@@ -39,6 +39,31 @@ async fn a_read_only_server_is_left_and_found_again() {
         f.number("select count(*) from idempotency").await == 0
     })
     .await;
+    assert_eq!(terminate(daemon).await.code, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_only_server_is_not_ready() {
+    let f = fixture().await;
+    let name = &f.db.name;
+    f.execute(&format!(
+        "alter database {name} set default_transaction_read_only = on"
+    ))
+    .await;
+    let place = Place::new(EAGER);
+    let daemon = place.janitor(&f.db.url).spawn();
+    // Before the jobs' rows are there, and after.
+    let seen = place.told_until("waiting for the database").await;
+    assert!(seen.last().unwrap().contains("25006"), "{seen:?}");
+    f.execute("insert into idempotency_job (job) values ('purge'), ('expired')")
+        .await;
+    let seen = place.told_until("is read-only").await;
+    assert!(!seen.iter().any(|message| message.contains("READY")), "{seen:?}");
+    f.execute(&format!(
+        "alter database {name} reset default_transaction_read_only"
+    ))
+    .await;
+    place.told_until("READY=1").await;
     assert_eq!(terminate(daemon).await.code, 0);
 }
 
@@ -60,7 +85,7 @@ async fn of_two_servers_it_finds_the_writable_one() {
     );
     let name = &first.db.name;
     let hosts = format!("127.0.0.1:{},127.0.0.1:{}", first.db.port, second.db.port);
-    let url = format!("postgresql://idemctl@{hosts}/{name}?sslmode=disable&target_session_attrs=read-write");
+    let url = format!("postgresql://idemctl@{hosts}/{name}?sslmode=disable");
     second
         .execute(&format!(
             "alter database {name} set default_transaction_read_only = on"

@@ -20,9 +20,10 @@ fn stuck(done: &Done) -> Option<String> {
     Some(format!("{report}{age}; first: {}", first.join(", ")))
 }
 
-/// One line for each event.
-pub(super) fn event(event: &Event<'_>) {
+/// One line for each event; `before`: what was the matter with the job until then, `cleared`: it is not any more.
+pub(super) fn event(event: &Event<'_>, before: Option<&str>, cleared: bool) {
     match event {
+        Event::Looked { job, .. } if cleared => tracing::info!(%job, "the job can run again"),
         Event::Scheduled { job, at } => tracing::info!(%job, at = %at.to_rfc3339(), "next run"),
         Event::Started { job } => tracing::debug!(%job, "run starts"),
         Event::Held { job, by, until } => {
@@ -31,7 +32,9 @@ pub(super) fn event(event: &Event<'_>) {
         Event::Lost { job, how } => tracing::warn!(%job, "the run stopped, since the job was lost: {how}"),
         Event::Finished { done } => {
             let job = done.job();
-            if done.cause().is_some() {
+            if done.is_interrupted() {
+                tracing::info!(%job, "run stopped before its end: {done}");
+            } else if done.cause().is_some() {
                 tracing::error!(%job, "run failed: {done}");
             } else if done.is_partial() {
                 tracing::warn!(%job, "run partly done: {done}");
@@ -41,19 +44,13 @@ pub(super) fn event(event: &Event<'_>) {
                 tracing::info!(%job, "run done: {done}");
             }
         }
-        Event::NotRun {
-            job,
-            cause,
-            again_in: Some(wait),
-        } => {
-            tracing::warn!(%job, again_in_ms = wait.as_millis(), "couldn't run, trying again: {cause}");
-        }
-        Event::NotRun {
-            job,
-            cause,
-            again_in: None,
-        } => {
-            tracing::error!(%job, "couldn't run, next try on schedule: {cause}");
+        Event::NotRun { job, cause, again_in } => {
+            let wait = again_in.as_millis();
+            if before == Some(cause.to_string().as_str()) {
+                tracing::debug!(%job, again_in_ms = wait, "still can't run, trying again: {cause}");
+            } else {
+                tracing::warn!(%job, again_in_ms = wait, "couldn't run, trying again and again: {cause}");
+            }
         }
         _ => {}
     }

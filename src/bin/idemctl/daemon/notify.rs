@@ -18,14 +18,14 @@ enum Message {
     Ready(String),
     Status(String),
     Reloading,
-    Stopping(String),
+    Stopping(String, Duration),
     Extend(Duration),
     Alive,
 }
 
 impl Message {
     fn has_status(&self) -> bool {
-        matches!(self, Self::Ready(_) | Self::Status(_) | Self::Stopping(_))
+        matches!(self, Self::Ready(_) | Self::Status(_) | Self::Stopping(..))
     }
 }
 
@@ -40,9 +40,14 @@ pub(crate) struct Notifier {
 impl Notifier {
     /// `listening`: whether `NOTIFY_SOCKET` is set.
     pub(crate) fn new(listening: bool) -> Self {
+        Self::through(listening.then_some(send), sd_notify::watchdog_enabled())
+    }
+
+    /// Sends through a function of its own; `None`: nobody listens.
+    fn through(send: Option<impl Fn(&Message) + Send + 'static>, watchdog: Option<Duration>) -> Self {
         let (end, ended) = mpsc::channel();
         let (sender, messages) = mpsc::channel::<Message>();
-        let thread = listening.then(|| {
+        let thread = send.map(|send| {
             thread::Builder::new().name("notify".to_owned()).spawn(move || {
                 while let Ok(first) = messages.recv() {
                     // A manager that is slow to read gets the newest status, not each of them.
@@ -50,7 +55,7 @@ impl Notifier {
                     let newest = batch.iter().rposition(Message::has_status);
                     let mut index = 0..;
                     batch.retain(|message| index.next() >= newest || !matches!(message, Message::Status(_)));
-                    batch.iter().for_each(send);
+                    batch.iter().for_each(&send);
                 }
                 // Nobody may be waiting any more.
                 let _ = end.send(());
@@ -67,8 +72,19 @@ impl Notifier {
         Self {
             sender: Mutex::new(running.then_some(sender)),
             ended: Mutex::new(ended),
-            watchdog: sd_notify::watchdog_enabled().filter(|_| running),
+            watchdog: watchdog.filter(|_| running),
         }
+    }
+
+    /// One whose manager is a test that wants to hear within this time: what it is told, as text.
+    #[cfg(test)]
+    pub(super) fn tested(watchdog: Duration) -> (Self, mpsc::Receiver<String>) {
+        let (told, messages) = mpsc::channel();
+        let send = move |message: &Message| {
+            // The test may have ended.
+            let _ = told.send(format!("{message:?}"));
+        };
+        (Self::through(Some(send), Some(watchdog)), messages)
     }
 
     /// How often the manager wants to hear that all is well: half of the time after which it ends us, as
@@ -91,8 +107,9 @@ impl Notifier {
         self.tell(Message::Reloading);
     }
 
-    pub(crate) fn stopping(&self, status: &str) {
-        self.tell(Message::Stopping(one_line(status)));
+    /// `within`: what `TimeoutStopSec=` may be too short for.
+    pub(crate) fn stopping(&self, status: &str, within: Duration) {
+        self.tell(Message::Stopping(one_line(status), within));
     }
 
     /// Not ready yet, and still at it: the start may take this much longer from now.
@@ -137,6 +154,11 @@ fn one_line(text: &str) -> String {
     }
 }
 
+/// `EXTEND_TIMEOUT_USEC=`, counted from when it is received.
+fn extend(by: Duration) -> NotifyState<'static> {
+    NotifyState::ExtendTimeoutUsec(u32::try_from(by.as_micros()).unwrap_or(u32::MAX))
+}
+
 fn send(message: &Message) {
     let sent = match message {
         Message::Ready(status) => sd_notify::notify(&[NotifyState::Ready, NotifyState::Status(status)]),
@@ -144,11 +166,12 @@ fn send(message: &Message) {
         // In one datagram: Type=notify-reload of systemd 253 and later wants both.
         Message::Reloading => NotifyState::monotonic_usec_now()
             .and_then(|now| sd_notify::notify(&[NotifyState::Reloading, now])),
-        Message::Stopping(status) => sd_notify::notify(&[NotifyState::Stopping, NotifyState::Status(status)]),
-        Message::Extend(by) => {
-            let micros = u32::try_from(by.as_micros()).unwrap_or(u32::MAX);
-            sd_notify::notify(&[NotifyState::ExtendTimeoutUsec(micros)])
-        }
+        Message::Stopping(status, within) => sd_notify::notify(&[
+            NotifyState::Stopping,
+            NotifyState::Status(status),
+            extend(*within),
+        ]),
+        Message::Extend(by) => sd_notify::notify(&[extend(*by)]),
         Message::Alive => sd_notify::notify(&[NotifyState::Watchdog]),
     };
     if let Err(error) = sent {

@@ -76,11 +76,12 @@ fn hidden(message: &str, place: &[&str], known: bool) -> Option<String> {
         ["database", key, ..] => key.starts_with("url"),
         _ => false,
     };
-    // What was expected is the program's own text, and stands behind whatever was quoted.
-    let expected = message.rsplit_once(", expected ").map(|(_, expected)| expected);
-    secret.then(|| match expected {
-        Some(expected) => format!("is not what can stand here: {expected} is expected"),
-        None => "is not what can stand here".to_owned(),
+    // Behind whatever was quoted stands the program's own text.
+    let own = |mark: &str| message.rsplit_once(mark).map(|(_, own)| own);
+    secret.then(|| match (own(", expected "), own("\" is ")) {
+        (Some(expected), _) => format!("is not what can stand here: {expected} is expected"),
+        (None, Some(problem)) => format!("is {problem}"),
+        (None, None) => "is not what can stand here".to_owned(),
     })
 }
 
