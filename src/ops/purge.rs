@@ -185,8 +185,12 @@ pub struct Report {
     pub deleted: u64,
     /// Batches that deleted something.
     pub batches: u64,
-    /// Due rows stepped over because somebody held them locked for longer than a second.
+    /// Due rows stepped over: somebody held them locked for longer than a second, or they were refused.
     pub skipped: u64,
+    /// Of these, rows that the next purge will hardly delete either, until somebody mends the cause: a foreign key
+    /// refers to them, a trigger, a rule or row-level security keeps them, or deleting takes longer than a statement
+    /// may.
+    pub refused: u64,
     /// Rows of a batch whose commit was not answered: deleted or not, the database knows.
     pub unknown: u64,
     /// Events deleted; with a dry run the events that would be.
@@ -202,6 +206,10 @@ pub struct Report {
     pub backlog: Option<Backlog>,
     /// Creation time of the oldest row that is left, whatever its status.
     pub oldest_kept: Option<Timestamp>,
+    /// Of the rows created before this time, the purge has left none whose retention was over, nor one that could be
+    /// over later, save those that ended long after they began. `None` where it deleted nothing on purpose, or broke
+    /// off.
+    pub cleared_before: Option<Timestamp>,
     /// Whether nothing was deleted on purpose.
     pub dry_run: bool,
 }
@@ -211,8 +219,11 @@ impl std::fmt::Display for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let verb = if self.dry_run { "would delete" } else { "deleted" };
         write!(f, "{verb} {} rows in {} batches", self.deleted, self.batches)?;
-        if self.skipped > 0 {
-            write!(f, ", stepped over {} locked rows", self.skipped)?;
+        if self.skipped > self.refused {
+            write!(f, ", stepped over {} locked rows", self.skipped - self.refused)?;
+        }
+        if self.refused > 0 {
+            write!(f, ", could not delete {} rows", self.refused)?;
         }
         if self.unknown > 0 {
             write!(
@@ -249,6 +260,7 @@ pub async fn run(
         deleted: 0,
         batches: 0,
         skipped: 0,
+        refused: 0,
         unknown: 0,
         events_deleted: 0,
         events_left: false,
@@ -256,6 +268,7 @@ pub async fn run(
         stopped: Stopped::Done,
         backlog: None,
         oldest_kept: None,
+        cleared_before: None,
         dry_run: request.dry_run,
     };
     let result = tokio::select! {
@@ -290,6 +303,9 @@ async fn all(
     let deadline = request.max_duration.and_then(|limit| started.checked_add(limit));
     let limits = walk::Limits { stop, deadline };
     let left_from = walk::rows(conn, store, request, progress, &limits, report).await?;
+    if !request.dry_run {
+        report.cleared_before = Some(cleared_before(left_from, &request.retention));
+    }
     if matches!(report.stopped, Stopped::Done | Stopped::MaxRows) {
         events::purge(conn, store, request, &limits, report).await?;
     }
@@ -308,6 +324,15 @@ async fn all(
     }
     report.oldest_kept = store.purge_oldest(conn).await?;
     Ok(())
+}
+
+/// The walk ends where the shorter retention does. Rows that are kept for longer are passed by alive and become due
+/// later, so what is cleared for good ends earlier by the difference.
+fn cleared_before(left_from: Timestamp, retention: &Retention) -> Timestamp {
+    let longer = retention.done.abs_diff(retention.failed);
+    // The longest retention is 10 years: some 3 * 10^14 microseconds.
+    let longer = i64::try_from(longer.as_micros()).unwrap_or(i64::MAX);
+    Timestamp::from_micros(left_from.to_micros().saturating_sub(longer))
 }
 
 /// Counts what a purge with this retention would delete now.

@@ -8,6 +8,14 @@ use tokio_postgres::types::Type;
 use super::purge::{Ttl, due, no_row};
 use super::{Answer, Executor, Sql, Store};
 use crate::error::{Error, Result};
+use crate::time::Timestamp;
+
+const GAUGES_PING: Sql = Sql {
+    name: "gauges_ping",
+    text: "-- idemctl:gauges_ping
+select 1 as one",
+    types: &[],
+};
 
 /// In the order of the partial index, so that the oldest are met first: where the count is cut, those that are
 /// stuck for longest have been counted.
@@ -49,11 +57,11 @@ select count(*) filter (where due) as due,
                coalesce(completed_at, greatest(created_at, locked_until))
                    + case status when 'done' then make_interval(secs => $1) else make_interval(secs => $2) end as due_at
           from {keys}
-         where created_at < now() - make_interval(secs => least($1, $2))
+         where created_at >= $4 and created_at < now() - make_interval(secs => least($1, $2))
          order by created_at
          limit $3) found"
     ),
-    types: &[Type::FLOAT8, Type::FLOAT8, Type::INT8],
+    types: &[Type::FLOAT8, Type::FLOAT8, Type::INT8, Type::TIMESTAMPTZ],
 };
 
 const GAUGES_RECENT: Sql = Sql {
@@ -82,6 +90,7 @@ select sum(leaf.reltuples::float8) filter (where leaf.reltuples >= 0) as rows
 };
 
 pub(crate) const STATEMENTS: &[Sql] = &[
+    GAUGES_PING,
     GAUGES_EXPIRED,
     GAUGES_LIVE,
     GAUGES_BACKLOG,
@@ -120,6 +129,11 @@ pub(crate) struct Recent {
 }
 
 impl Store {
+    /// An answer, whatever the tables are like.
+    pub(crate) async fn gauges_ping(&self, executor: &impl Executor) -> Result<()> {
+        executor.run(self.statement(&GAUGES_PING), &[]).await.map(drop)
+    }
+
     /// Expired rows, counted up to `limit`; those that have been for `older_than` are stuck.
     pub(crate) async fn gauges_expired(
         &self,
@@ -147,12 +161,18 @@ impl Store {
         number(&answer, "live", statement.name)
     }
 
-    /// What is due among the oldest `limit` rows that are old enough.
-    pub(crate) async fn gauges_backlog(&self, executor: &impl Executor, ttl: Ttl, limit: i64) -> Result<Due> {
+    /// What is due among the oldest `limit` rows that are old enough, of those created at or after `from`.
+    pub(crate) async fn gauges_backlog(
+        &self,
+        executor: &impl Executor,
+        ttl: Ttl,
+        limit: i64,
+        from: Timestamp,
+    ) -> Result<Due> {
         let statement = self.statement(&GAUGES_BACKLOG);
         let (done, failed) = ttl.seconds();
-        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 3] = [
-            /* done */ &done, /* failed */ &failed, /* limit */ &limit,
+        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 4] = [
+            /* done */ &done, /* failed */ &failed, /* limit */ &limit, /* from */ &from,
         ];
         let answer = executor.run(statement, &params).await?;
         Ok(Due {

@@ -1,6 +1,7 @@
 //! The TTL purge on a real table.
 
 mod adapt;
+mod left;
 mod limits;
 mod rows;
 

@@ -4,6 +4,7 @@ mod http;
 mod log;
 mod metrics;
 mod notify;
+mod plan;
 mod table;
 
 use std::net::SocketAddr;
@@ -16,7 +17,7 @@ use idemctl::janitor::clock::Clock;
 use idemctl::janitor::progress::Pulses;
 use idemctl::janitor::service::{self, Event};
 use idemctl::janitor::status::Status;
-use idemctl::janitor::{Config, Job, start};
+use idemctl::janitor::{Config, Done, Job, start};
 use idemctl::stop::Stop;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -61,6 +62,7 @@ pub(crate) async fn run(
     };
     let ended = daemon.serve(&sender, options, &mut lifecycle, read_again).await;
     drop(server);
+    daemon.table.close().await;
     daemon.notifier.close();
     ended?;
     match lifecycle.daemon_exit() {
@@ -151,6 +153,16 @@ impl Daemon {
     }
 
     fn observe(&self, event: &Event<'_>) {
+        match event {
+            Event::Started { job: Job::Purge } => self.table.purge_begins(),
+            Event::Finished {
+                done: Done::Purge(result),
+            } => {
+                let report = result.as_ref().unwrap_or_else(|failure| &failure.report);
+                self.table.purge_ended(report.cleared_before);
+            }
+            _ => {}
+        }
         let (before, after) = {
             let mut status = self.lock_status();
             let trouble = |status: &Status| {
@@ -279,7 +291,7 @@ impl http::Pages for Daemon {
             status: &status,
             config: &config,
             pulses: &self.pulses,
-            table: table.as_ref(),
+            table: table.as_deref(),
             now: self.clock.now(),
         };
         Some((metrics::text(&snapshot).ok()?, metrics::CONTENT_TYPE))

@@ -3,6 +3,7 @@
 mod effective;
 pub(crate) mod file;
 pub(crate) mod janitor;
+mod misread;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -188,6 +189,11 @@ impl Settings {
     /// What in the configuration file does not fit.
     pub(crate) fn misfit(&self) -> Option<&CliError> {
         self.misfit.as_ref()
+    }
+
+    /// What stderr looks like.
+    pub(crate) fn log_format(&self) -> LogFormat {
+        self.log_format
     }
 
     /// Logs go to stderr only. A daemon has nothing else to say what it does with.

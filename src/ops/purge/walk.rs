@@ -256,6 +256,8 @@ impl<P: FnMut(&Progress) + Send> Walk<'_, P> {
                 let skipped = self.store.purge_count(&*self.conn, self.ttl, slice).await?;
                 tracing::warn!(%error, rows = skipped, "stepping over rows that stay locked");
                 self.report.skipped += skipped;
+                // Locks end sooner than the statement: its own limit says that the deleting takes too long.
+                self.report.refused += if timeout { skipped } else { 0 };
                 let (Slice::Range { from: at, .. } | Slice::Pile { at, .. }) = slice;
                 self.first_skipped.get_or_insert(*at);
                 self.place = next;
@@ -273,6 +275,7 @@ impl<P: FnMut(&Progress) + Send> Walk<'_, P> {
                 let skipped = self.store.purge_count(&*self.conn, self.ttl, slice).await?;
                 tracing::warn!(%error, rows = skipped, "stepping over a row that cannot be deleted");
                 self.report.skipped += skipped;
+                self.report.refused += skipped;
                 let (Slice::Range { from: at, .. } | Slice::Pile { at, .. }) = slice;
                 self.first_skipped.get_or_insert(*at);
                 self.place = next;
@@ -333,6 +336,9 @@ impl<P: FnMut(&Progress) + Send> Walk<'_, P> {
                     "the server left rows that were to be deleted: a rule, a trigger or row-level security"
                 );
                 self.report.skipped += left;
+                self.report.refused += left;
+                let (Slice::Range { from: at, .. } | Slice::Pile { at, .. }) = slice;
+                self.first_skipped.get_or_insert(*at);
             }
         }
         if deleted == 0 {

@@ -212,6 +212,83 @@ async fn a_database_that_is_away_is_said_to_be() {
     assert_eq!(terminate(daemon).await.code, 0);
 }
 
+/// As after an update that nobody has migrated yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_gauge_that_fails_is_not_the_database() {
+    let f = fixture().await;
+    f.execute(ROWS).await;
+    let place = Place::new(SERVED);
+    let mut daemon = place.janitor(&f.db.url).spawn();
+    let address = address(&mut daemon).await;
+    place.told_until("READY=1").await;
+    f.execute("alter table idempotency_job rename to elsewhere").await;
+    let seen = metrics(address).await;
+    let value = |series: &str| seen.get(series).copied();
+    let failed = |question: &str| value(&format!("idemctl_gauges_failed{{question=\"{question}\"}}"));
+    assert_eq!(value("idemctl_database_up"), Some(1.0), "{seen:#?}");
+    assert_eq!(value("idemctl_stuck_keys"), Some(2.0), "{seen:#?}");
+    assert_eq!(
+        (failed("jobs"), failed("expired")),
+        (Some(1.0), Some(0.0)),
+        "{seen:#?}"
+    );
+    assert!(
+        !seen.keys().any(|series| series.contains("since_success")),
+        "{seen:#?}"
+    );
+    let (_, why) = get(address, "/readyz").await;
+    assert!(
+        !why.contains("does not answer"),
+        "it may miss the job's table: {why}"
+    );
+    let line = daemon.wait_for_line("gauges of the table are missing").await;
+    assert!(
+        line.contains("jobs") && line.contains("idempotency_job"),
+        "{line}"
+    );
+    f.execute("alter table elsewhere rename to idempotency_job").await;
+    assert_eq!(terminate(daemon).await.code, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_who_hangs_up_ends_no_question() {
+    let f = fixture().await;
+    let place = Place::new(SERVED);
+    let mut daemon = place.janitor(&f.db.url).spawn();
+    let address = address(&mut daemon).await;
+    place.told_until("READY=1").await;
+    let locker = f.db.connect().await;
+    locker
+        .batch_execute("begin; lock table idempotency in access exclusive mode")
+        .await
+        .unwrap();
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n";
+    stream.write_all(request).await.unwrap();
+    let asking = "select coalesce(max(pid), 0)::int8 from pg_stat_activity
+                   where datname = current_database() and query like '%idemctl:gauges_expired%' and state = 'active'
+                     and pid <> pg_backend_pid()";
+    until("the question waits", async || f.number(asking).await > 0).await;
+    let pid = f.number(asking).await;
+    drop(stream);
+    // The next one gets the answer to the same question: the lock keeps what is counted, and that is all.
+    let seen = metrics(address).await;
+    assert!((seen["idemctl_database_up"] - 1.0).abs() < 1e-9, "{seen:#?}");
+    assert!(
+        (seen["idemctl_gauges_failed{question=\"expired\"}"] - 1.0).abs() < 1e-9,
+        "{seen:#?}"
+    );
+    assert!(
+        (seen["idemctl_gauges_failed{question=\"jobs\"}"]).abs() < 1e-9,
+        "{seen:#?}"
+    );
+    let there = format!("select count(*) from pg_stat_activity where pid = {pid}");
+    assert_eq!(f.number(&there).await, 1, "nobody gave the connection up");
+    locker.batch_execute("rollback").await.unwrap();
+    assert_eq!(terminate(daemon).await.code, 0);
+    assert_eq!(f.number(&there).await, 0, "it took its leave");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_is_sent_does_no_harm() {
     let f = fixture().await;

@@ -21,11 +21,15 @@ async fn json_lines_are_json() {
     let place = Place::new(&format!("{QUIET}[log]\nformat = \"json\"\n"));
     let daemon = place.janitor(&f.db.url).spawn();
     place.told_until("no run yet, next").await;
+    place.write(&format!("{QUIET}[log]\nformat = \"text\"\n"));
     daemon.signal(Signal::SIGHUP);
     place.told_until("RELOADING=1").await;
     let output = terminate(daemon).await;
     assert_eq!(output.stdout, "");
     let all = lines(&output);
+    // The other format would come into force with another start, and that is said.
+    let word = |line: &&Value| line["message"].as_str().unwrap().contains("[log] format");
+    assert_eq!(all.iter().filter(word).count(), 1, "{all:#?}");
     for line in &all {
         let time = line["time"].as_str().unwrap();
         chrono::DateTime::parse_from_rfc3339(time).unwrap_or_else(|error| panic!("{error}: {time}"));

@@ -22,6 +22,7 @@ async fn locked_rows_are_stepped_over_and_counted() {
     let report = f.purge(&wanted).await;
     let left = f.number("select count(*) from idempotency").await;
     assert_eq!(report.stopped, Stopped::Done);
+    assert_eq!(report.refused, 0, "they go once they are free");
     assert_eq!(
         (report.deleted, report.skipped),
         (300 - left.unsigned_abs(), left.unsigned_abs())
@@ -146,7 +147,11 @@ async fn rows_that_refuse_to_go_do_not_keep_the_rest() {
     let mut wanted = request();
     wanted.batch_size = 50;
     let report = f.purge(&wanted).await;
-    assert_eq!((report.deleted, report.skipped), (298, 2), "{report:?}");
+    assert_eq!(
+        (report.deleted, report.skipped, report.refused),
+        (298, 2, 2),
+        "{report:?}"
+    );
     assert_eq!(f.number("select count(*) from idempotency").await, 2);
     let events =
         "select sum((details->>'deleted')::int8)::int8 from idempotency_event where action = 'purge'";

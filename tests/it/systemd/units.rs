@@ -56,6 +56,21 @@ fn they_suit_the_oldest_systemd_that_is_supported() {
     }
 }
 
+/// How long it may take is for the configuration to say, which a flag would override; and a row that can never be
+/// deleted is a failure that somebody sees.
+#[test]
+fn the_purge_neither_overrides_the_file_nor_hides_a_failure() {
+    let text = std::fs::read_to_string(project("systemd/idemctl-purge.service")).unwrap();
+    let value = |key: &str| -> Vec<&str> {
+        let lines = text.lines();
+        lines
+            .filter_map(|line| line.strip_prefix(key)?.strip_prefix('='))
+            .collect()
+    };
+    assert_eq!(value("ExecStart"), ["/usr/bin/idemctl purge"]);
+    assert_eq!(value("SuccessExitStatus"), ["130"]);
+}
+
 /// The hardening is written twice, since units cannot include each other.
 #[test]
 fn both_services_have_the_same_hardening() {

@@ -8,6 +8,7 @@ use crate::context::Context;
 use crate::daemon;
 use crate::exit::{CliError, Exit, Result};
 use crate::lifecycle::Lifecycle;
+use crate::log::LogFormat;
 use crate::render::janitor::{CheckView, OnceView};
 use crate::safety::{Confirmed, exempt};
 use crate::settings::{Environment, Settings};
@@ -80,17 +81,21 @@ async fn daemon(
         listen: context.settings.config.janitor.listen(),
         notify: context.settings.environment().get("NOTIFY_SOCKET").is_some(),
     };
-    daemon::run(config, &options, || reload(global, &options)).await
+    let format = context.settings.log_format();
+    daemon::run(config, &options, || reload(global, &options, format)).await
 }
 
 /// Flags and environment are those of the start; the file is read again.
-fn reload(global: &GlobalArgs, started: &daemon::Options) -> Result<Config> {
+fn reload(global: &GlobalArgs, started: &daemon::Options, format: LogFormat) -> Result<Config> {
     let settings = Settings::resolve(global, Environment::of_process())?;
     let janitor = &settings.config.janitor;
     if (janitor.listen(), janitor.grace()) != (started.listen, started.grace) {
         tracing::warn!(
             "[janitor] listen and grace are those of the start; restart the daemon to change them"
         );
+    }
+    if settings.log_format() != format {
+        tracing::warn!("[log] format is that of the start; restart the daemon to change it");
     }
     config(&Context::new(settings))
 }

@@ -29,10 +29,10 @@ pub(crate) struct PurgeArgs {
     /// Rows looked at per transaction [default: 5000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_BATCH_SIZE)))]
     batch_size: Option<u32>,
-    /// Never delete more rows than this
+    /// Never delete more rows than this [default: as configured, else no limit]
     #[arg(long, value_name = "N")]
     max_rows: Option<u64>,
-    /// Start no further batch after this time
+    /// Start no further batch after this time [default: as configured, else no limit]
     #[arg(long, value_name = "DURATION", value_parser = settings::duration)]
     max_duration: Option<Duration>,
     /// Rest between two batches
@@ -80,14 +80,29 @@ pub(crate) async fn run(context: &Context, args: PurgeArgs) -> Result<Exit> {
                 .hint("run it again for the rest"),
         );
     }
-    if report.skipped > 0 {
-        let message = format!(
-            "{} rows stayed locked or refused to be deleted, and were stepped over (the log says why)",
-            report.skipped
-        );
-        return Err(CliError::new(Exit::Partial, message).hint("the next purge takes them"));
-    }
+    left(context, &report)?;
     Ok(Exit::Done)
+}
+
+/// Rows that others held locked are left for the next purge as those beyond `--max-rows` are, which is no fault; rows
+/// that refuse would be left for ever, and somebody has to know.
+fn left(context: &Context, report: &Report) -> Result<()> {
+    let locked = report.skipped - report.refused;
+    if locked > 0 {
+        context.printer.note(&format!(
+            "{locked} rows stayed locked and were stepped over; the next purge takes them"
+        ));
+    }
+    if report.refused == 0 {
+        return Ok(());
+    }
+    let message = format!(
+        "{} rows could not be deleted and were stepped over (the log above says why)",
+        report.refused
+    );
+    Err(CliError::new(Exit::Partial, message).hint(
+        "mend what keeps them: a foreign key that refers to them, a trigger, a rule, row-level security, or a          statement timeout that is too short",
+    ))
 }
 
 fn request(context: &Context, args: &PurgeArgs) -> Result<Request> {

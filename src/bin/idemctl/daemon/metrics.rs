@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use idemctl::janitor::progress::Pulses;
@@ -13,18 +12,17 @@ use idemctl::janitor::status::{
     ERROR_KINDS, EXPIRED_OUTCOMES, JobStatus, Outcome, RECONCILE_OUTCOMES, Status,
 };
 use idemctl::janitor::{Config, Job};
-use idemctl::ops::gauges::{Count, Gauges, JobGauges};
+use idemctl::ops::gauges::{Count, Gauges, JobGauges, Question};
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use super::plan::{interval, missed};
+
 /// The type that the text is served as.
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-/// How many runs ahead are looked at for the longest time between two.
-const RUNS_AHEAD: usize = 16;
 
 type Labels = Vec<(&'static str, &'static str)>;
 type Gauges64 = Family<Labels, Gauge<f64, AtomicU64>>;
@@ -46,7 +44,7 @@ pub(super) fn text(snapshot: &Snapshot<'_>) -> Result<String, std::fmt::Error> {
     page.jobs(snapshot);
     page.work(snapshot.status);
     if let Some(table) = snapshot.table {
-        page.table(table);
+        page.table(table, snapshot);
     }
     let mut text = String::new();
     text::encode(&mut text, &page.0)?;
@@ -110,7 +108,7 @@ impl Page {
         self.gauges(
             "janitor_interval_seconds",
             "The longest time between two of the next planned runs",
-            each(&|job| Some(interval(snapshot.config, job, snapshot.now)?.as_secs_f64())),
+            each(&|job| Some(interval(snapshot.config.schedule(job)?, snapshot.now)?.as_secs_f64())),
         );
         self.gauges(
             "janitor_running",
@@ -210,10 +208,44 @@ impl Page {
         );
     }
 
-    fn table(&mut self, table: &Gauges) {
-        let by_state = [("in_progress", table.in_progress), ("expired", table.expired)];
-        let states =
-            |value: fn(Count) -> f64| by_state.map(|(state, count)| (vec![("state", state)], value(count)));
+    fn table(&mut self, table: &Gauges, snapshot: &Snapshot<'_>) {
+        let failed = Question::ALL.map(|question| {
+            let labels = vec![("question", question.as_str())];
+            (labels, truth(table.has_failed(question)))
+        });
+        self.gauges(
+            "gauges_failed",
+            "1 for a question about the table that was not answered: its metrics are absent",
+            failed,
+        );
+        self.leases(table);
+        self.backlog(table, snapshot);
+        self.successes(table, snapshot);
+        self.gauges(
+            "recent_keys",
+            "The newest 10000 keys by state",
+            table
+                .recent
+                .into_iter()
+                .flatten()
+                .map(|(state, count)| (vec![("state", state)], float(count))),
+        );
+        self.gauge(
+            "keys_estimate",
+            "All keys, as the planner estimates; absent before the table is analyzed",
+            table.estimate,
+        );
+    }
+
+    fn leases(&mut self, table: &Gauges) {
+        let by_state = [
+            ("in_progress", table.in_progress),
+            ("expired", table.expired.map(|expired| expired.all)),
+        ];
+        let states = |value: fn(Count) -> f64| {
+            let known = by_state.into_iter();
+            known.filter_map(move |(state, count)| Some((vec![("state", state)], value(count?))))
+        };
         self.gauges(
             "keys",
             "Keys in progress by the state of their lease, counted up to 10000",
@@ -227,56 +259,69 @@ impl Page {
         self.gauge(
             "stuck_keys",
             "Keys whose lease ended more than [janitor.expired] older_than ago, counted up to 10000",
-            Some(rows(table.stuck)),
+            table.expired.map(|expired| rows(expired.stuck)),
         );
         self.gauge(
             "oldest_expired_seconds",
             "Time since the oldest lease ended; absent if none is over",
-            table.oldest_expired_seconds,
+            table.expired.and_then(|expired| expired.oldest_seconds),
         );
+    }
+
+    fn backlog(&mut self, table: &Gauges, snapshot: &Snapshot<'_>) {
+        let oldest = table.backlog.and_then(|backlog| backlog.oldest_seconds);
         self.gauge(
             "purge_backlog_keys",
             "Keys that are due for the purge, among the oldest 10000",
-            Some(rows(table.backlog)),
+            table.backlog.map(|backlog| rows(backlog.due)),
         );
         self.gauge(
             "purge_backlog_capped",
             "Whether counting ended at the oldest 10000: there may be more",
-            Some(capped(table.backlog)),
+            table.backlog.map(|backlog| capped(backlog.due)),
         );
         self.gauge(
             "purge_backlog_oldest_seconds",
             "Time since the oldest of them became due; absent if none is",
-            table.backlog_oldest_seconds,
+            oldest,
         );
-        let by_job = |value: fn(&JobGauges) -> Option<f64>| {
-            let labelled = table
-                .jobs
-                .iter()
-                .map(move |job| Some((vec![("janitor_job", job.job)], value(job)?)));
-            labelled.flatten().collect::<Vec<_>>()
+        self.gauge(
+            "purge_backlog_overdue_seconds",
+            "Time since the second planned purge after the oldest of them became due; 0 before that",
+            table.backlog.and_then(|_| {
+                // Nothing is due: nothing is late.
+                missed(
+                    snapshot.config.schedule(Job::Purge)?,
+                    snapshot.now,
+                    oldest.unwrap_or(0.0),
+                )
+            }),
+        );
+    }
+
+    fn successes(&mut self, table: &Gauges, snapshot: &Snapshot<'_>) {
+        let by_job = |value: &dyn Fn(Job, &JobGauges) -> Option<f64>| -> Vec<(Labels, f64)> {
+            let known = table.jobs.iter().flatten();
+            let labelled = known.map(|gauges| {
+                let job = Job::ALL.into_iter().find(|job| job.as_str() == gauges.job)?;
+                Some((of(job), value(job, gauges)?))
+            });
+            labelled.flatten().collect()
         };
         self.gauges(
             "janitor_last_success_timestamp_seconds",
             "When a run last came to its end, whichever process made it; absent if none ever did",
-            by_job(|job| job.last_success),
+            by_job(&|_, job| job.last_success),
         );
         self.gauges(
             "janitor_since_success_seconds",
             "Time since then; since a janitor first saw the job if none ever did",
-            by_job(|job| Some(job.since_success)),
+            by_job(&|_, job| Some(job.since_success)),
         );
         self.gauges(
-            "recent_keys",
-            "The newest 10000 keys by state",
-            table
-                .recent
-                .map(|(state, count)| (vec![("state", state)], float(count))),
-        );
-        self.gauge(
-            "keys_estimate",
-            "All keys, as the planner estimates; absent before the table is analyzed",
-            table.estimate,
+            "janitor_missed_seconds",
+            "Time since the second planned run after the last success; 0 before that",
+            by_job(&|job, gauges| missed(snapshot.config.schedule(job)?, snapshot.now, gauges.since_success)),
         );
     }
 }
@@ -310,13 +355,4 @@ fn seconds(at: DateTime<Utc>) -> f64 {
     )]
     let millis = at.timestamp_millis() as f64;
     millis / 1000.0
-}
-
-/// The longest time between two runs: after twice that without a success something is wrong.
-fn interval(config: &Config, job: Job, now: DateTime<Utc>) -> Option<Duration> {
-    let runs = config.schedule(job)?.upcoming(now, RUNS_AHEAD);
-    let gaps = runs
-        .windows(2)
-        .map(|pair| (pair[1].to_utc() - pair[0].to_utc()).to_std());
-    gaps.flatten().max()
 }

@@ -17,7 +17,9 @@ pub(crate) struct PurgeView {
     /// Null when it could not be counted.
     backlog: Option<u64>,
     backlog_capped: bool,
+    /// All that were stepped over, and of these those that the table does not let go.
     skipped: u64,
+    refused: u64,
     events_deleted: u64,
     /// Old events are there, and the database's role may not delete them.
     events_left: bool,
@@ -31,6 +33,7 @@ impl From<&Report> for PurgeView {
             deleted,
             batches,
             skipped,
+            refused,
             // Only a failure has it, and says it on stderr.
             unknown: _,
             events_deleted,
@@ -39,6 +42,8 @@ impl From<&Report> for PurgeView {
             stopped,
             backlog,
             oldest_kept,
+            // For the gauges.
+            cleared_before: _,
             dry_run,
         } = report;
         Self {
@@ -49,6 +54,7 @@ impl From<&Report> for PurgeView {
             backlog: backlog.map(|backlog| backlog.rows),
             backlog_capped: backlog.is_some_and(|backlog| backlog.capped),
             skipped: *skipped,
+            refused: *refused,
             events_deleted: *events_deleted,
             events_left: *events_left,
             oldest_kept: oldest_kept.map(|at| at.to_string()),
@@ -67,8 +73,15 @@ impl Document for PurgeView {
         )?;
         writeln!(out, "took     {:.1} s", self.elapsed_seconds)?;
         writeln!(out, "stopped  {}", self.stopped)?;
-        if self.skipped > 0 {
-            writeln!(out, "skipped  {} rows that stayed locked", self.skipped)?;
+        if self.skipped > self.refused {
+            writeln!(
+                out,
+                "skipped  {} rows that stayed locked",
+                self.skipped - self.refused
+            )?;
+        }
+        if self.refused > 0 {
+            writeln!(out, "refused  {} rows that could not be deleted", self.refused)?;
         }
         if self.events_left {
             writeln!(

@@ -15,7 +15,7 @@ use idemctl::provider::config::DEFAULT_TIMEOUT;
 use serde::Deserialize;
 
 use super::effective::Origin;
-use super::{Environment, in_file};
+use super::{Environment, in_file, misread};
 use crate::exit::{CliError, Result};
 use crate::log::LogFormat;
 
@@ -207,7 +207,7 @@ fn usual_places(environment: &Environment) -> Vec<PathBuf> {
 fn read(path: &Path) -> Result<(String, Config, Option<CliError>)> {
     let text = read_limited(path, MAX_FILE_BYTES)
         .map_err(|error| in_file(path, &format!("couldn't read the configuration: {error}")))?;
-    let config: Config = toml::from_str(&text).map_err(|error| config_error(path, &text, &error))?;
+    let config: Config = toml::from_str(&text).map_err(|error| misread::error(path, &text, &error))?;
     let misfit = config.check().err().map(|(key, problem)| {
         let line = line_of(&text, &key).map_or(String::new(), |line| format!(", line {line}"));
         CliError::usage(format!("{}{line}: {key} {problem}", path.display())).hint(NOTHING_DONE)
@@ -232,7 +232,7 @@ fn read_limited(path: &Path, most: u64) -> std::io::Result<String> {
     Ok(text)
 }
 
-const NOTHING_DONE: &str = "nothing was done; `idemctl config --check` checks the file alone";
+pub(super) const NOTHING_DONE: &str = "nothing was done; `idemctl config --check` checks the file alone";
 
 /// What is wrong, behind the name of the key.
 type Wrong = (String, String);
@@ -350,13 +350,6 @@ fn within(key: &str, value: Duration, range: RangeInclusive<Duration>, allowed: 
         key.to_owned(),
         format!("is {}; {allowed} is allowed", super::show_duration(value)),
     ))
-}
-
-/// The line number and the message; never the line itself, which may hold a secret.
-fn config_error(path: &Path, text: &str, error: &toml::de::Error) -> CliError {
-    let line = error.span().map_or(1, |span| line_at(text, span.start));
-    let message = error.message().trim_end().replace('\n', ", ");
-    CliError::usage(format!("{}, line {line}: {message}", path.display())).hint(NOTHING_DONE)
 }
 
 pub(super) fn line_at(text: &str, offset: usize) -> usize {
