@@ -1,8 +1,9 @@
 //! A payment service: `POST /payments` under the tower layer, charging a provider over HTTP (`examples/provider.rs`).
 //!
 //! What it shows: claim before money moves; the same key to the provider at every attempt; a definite answer is
-//! stored, an unknown outcome is not; a provider without keys is asked before it is told again (`--look-up`); and
-//! what the mistake costs that everybody makes once (`--mistake fresh-keys`).
+//! stored, an unknown outcome is not; a provider without keys is asked before it is told again (`--look-up`), and
+//! only a record that says that this very payment succeeded counts; and what the mistake costs that everybody makes
+//! once (`--mistake fresh-keys`).
 
 #![expect(clippy::print_stdout, reason = "the address goes to standard output")]
 
@@ -10,9 +11,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{Extension, State};
+use axum::body::{Body, Bytes};
+use axum::extract::{Extension, Request, State};
 use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use clap::{Parser, ValueEnum};
@@ -20,16 +22,22 @@ use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, R
 use idemctl::error::Error;
 use idemctl::fingerprint::Fields;
 use idemctl::http::{Attempt, Connections, IdempotencyLayer};
+use idemctl::key::KeyId;
 use idemctl::protocol::{Idempotency, Options, describe_metrics};
+use idemctl::provider_key;
 use idemctl::store::Pooled;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio_postgres::NoTls;
 
 /// Upper bounds of the histograms, in seconds.
 const BUCKETS: [f64; 9] = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0];
+
+/// What a key is for; the order id depends on it, so it never changes.
+const OPERATION: &str = "POST /payments";
 
 /// A payment service for trials.
 #[derive(Debug, Parser)]
@@ -73,6 +81,8 @@ struct Args {
 enum Mistake {
     /// Another idempotency key to the provider at each attempt
     FreshKeys,
+    /// Charges although somebody else is at work: a lease is taken for good advice
+    IgnoreLeases,
 }
 
 /// What clients send. Its amount, currency and card define the operation; a note may differ in a repeat.
@@ -84,6 +94,8 @@ struct Payment {
     card: String,
 }
 
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
 #[derive(Debug, Clone)]
 struct Provider {
     http: reqwest::Client,
@@ -91,6 +103,29 @@ struct Provider {
     look_up: bool,
     lag: Duration,
     mistake: Option<Mistake>,
+}
+
+impl Payment {
+    /// What the provider's records of our order prove. A failed or pending attempt, another amount, a second record:
+    /// none of them says that this payment was made, and none that it was not. People or `idemctl reconcile` decide.
+    fn judge(&self, order_id: &str, mut records: Vec<Value>) -> Charged {
+        let paid = |record: &Value| {
+            record["order_id"] == order_id
+                && record["status"] == "succeeded"
+                && record["amount"] == self.amount
+                && record["currency"] == self.currency.as_str()
+        };
+        match records.pop() {
+            Some(record) if records.is_empty() && paid(&record) => Charged::Yes(record),
+            _ => Charged::Unknown("the provider's records do not show exactly this payment".to_owned()),
+        }
+    }
+}
+
+/// What the provider answers a look-up with.
+#[derive(Debug, Deserialize)]
+struct Found {
+    data: Vec<Value>,
 }
 
 /// What is known after the provider was told to charge.
@@ -111,9 +146,9 @@ impl Provider {
             key = uuid::Uuid::new_v4().to_string();
         }
         if self.look_up && attempt.number() > 1 {
-            match self.charged_before(attempt, order_id).await {
-                Ok(Some(charge)) => return Charged::Yes(charge),
-                Ok(None) => {}
+            match self.recorded_before(attempt, order_id).await {
+                Ok(records) if records.is_empty() => {}
+                Ok(records) => return payment.judge(order_id, records),
                 Err(error) => return Charged::Unknown(error.to_string()),
             }
             // The look took its time: whoever has lost the key by now must not charge.
@@ -121,6 +156,10 @@ impl Provider {
                 return Charged::Unknown(error.to_string());
             }
         }
+        self.tell(order_id, &key, payment).await
+    }
+
+    async fn tell(&self, order_id: &str, key: &str, payment: &Payment) -> Charged {
         let order = json!({
             "order_id": order_id,
             "amount": payment.amount,
@@ -135,7 +174,7 @@ impl Provider {
         };
         match response.status() {
             StatusCode::CREATED => match response.json().await {
-                Ok(charge) => Charged::Yes(charge),
+                Ok(charge) => payment.judge(order_id, vec![charge]),
                 Err(error) => Charged::Unknown(error.to_string()),
             },
             StatusCode::PAYMENT_REQUIRED => Charged::Declined,
@@ -143,31 +182,44 @@ impl Provider {
         }
     }
 
-    /// Whether an earlier attempt has charged. A provider shows a charge late, so one miss proves nothing: it is
-    /// asked again when an earlier attempt's charge would have to be there.
-    async fn charged_before(&self, attempt: &Attempt, order_id: &str) -> reqwest::Result<Option<Value>> {
-        if let Some(charge) = self.find(order_id).await? {
-            return Ok(Some(charge));
+    /// What the provider has recorded for earlier attempts. It shows a charge late, so one miss proves nothing: it
+    /// is asked again when an earlier attempt's charge would have to be there.
+    async fn recorded_before(&self, attempt: &Attempt, order_id: &str) -> Result<Vec<Value>, BoxError> {
+        let records = self.find(order_id).await?;
+        if !records.is_empty() {
+            return Ok(records);
         }
         attempt.keep_alive();
         tokio::time::sleep(self.lag).await;
         self.find(order_id).await
     }
 
-    async fn find(&self, order_id: &str) -> reqwest::Result<Option<Value>> {
-        let mut url = reqwest::Url::parse(&format!("{}/v1/charges", self.base))
-            .unwrap_or_else(|error| unreachable!("the base address was tried at start: {error}"));
+    async fn find(&self, order_id: &str) -> Result<Vec<Value>, BoxError> {
+        let mut url = reqwest::Url::parse(&format!("{}/v1/charges", self.base))?;
         url.query_pairs_mut().append_pair("order_id", order_id);
-        let found: Value = self
-            .http
-            .get(url)
-            .send()
-            .await?
-            .error_for_status()?
-            .json()
-            .await?;
-        Ok(found.pointer("/data/0").cloned())
+        let response = self.http.get(url).send().await?.error_for_status()?;
+        // An answer without the list must not be taken for an empty one.
+        let Found { data } = response.json().await?;
+        Ok(data)
     }
+}
+
+/// What [`Mistake::IgnoreLeases`] does around the layer: told that another request is at work, it charges itself.
+async fn charge_anyway(State(provider): State<Provider>, request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    let key = client(&parts).zip(parts.headers.get("idempotency-key").cloned());
+    let Ok(body) = axum::body::to_bytes(body, 1 << 20).await else {
+        return StatusCode::PAYLOAD_TOO_LARGE.into_response();
+    };
+    let again = Request::from_parts(parts, Body::from(body.clone()));
+    let response = next.run(again).await;
+    let payment = serde_json::from_slice::<Payment>(&body).ok();
+    let id = key.and_then(|(client, key)| KeyId::new(client, key.to_str().ok()?).ok());
+    if let (StatusCode::CONFLICT, Some(payment), Some(id)) = (response.status(), payment, id) {
+        let order_id = provider_key::derive(&id, Some(OPERATION));
+        provider.tell(&order_id, &order_id, &payment).await;
+    }
+    response
 }
 
 /// The handler: everything about repeats is the layer's affair.
@@ -204,6 +256,8 @@ async fn pay(
     };
     (status, [("content-type", "application/json")], body.to_string()).into_response()
 }
+
+type Layer = IdempotencyLayer<FromPool>;
 
 /// Connections for the layer's statements.
 #[derive(Debug, Clone)]
@@ -253,13 +307,14 @@ fn router(
     keys: Idempotency,
     pool: Pool,
     metrics: PrometheusHandle,
-) -> Result<Router, Box<dyn std::error::Error>> {
+) -> Result<(Router, Layer), Box<dyn std::error::Error>> {
     let mut layer = IdempotencyLayer::new(keys, FromPool(pool), client)
         .fields(Fields::new(["/amount", "/currency", "/card"])?)
         .lease(Duration::from_millis(args.lease))
         .provider("acme")?
-        // The very id that the provider is sent; both parts, because two clients may both send `order-1`.
-        .order_id(|_, id| format!("{}/{}", id.client_id(), id.key()))
+        // The very id that the provider is sent. Derived, because two clients may both send `order-1`, and because the
+        // two parts joined would be ambiguous and might be longer than an id may be.
+        .order_id(|_, id| provider_key::derive(id, Some(OPERATION)))
         .retention(Duration::from_hours(24));
     if args.single_flight {
         layer = layer.single_flight();
@@ -274,11 +329,13 @@ fn router(
         mistake: args.mistake,
     };
     reqwest::Url::parse(&provider.base)?;
-    let payments = Router::new()
-        .route("/payments", post(pay))
-        .layer(layer)
-        .with_state(provider);
-    Ok(payments.route("/metrics", get(move || async move { metrics.render() })))
+    let mut payments = Router::new().route("/payments", post(pay)).layer(layer.clone());
+    if args.mistake == Some(Mistake::IgnoreLeases) {
+        payments = payments.layer(from_fn_with_state(provider.clone(), charge_anyway));
+    }
+    let payments = payments.with_state(provider);
+    let router = payments.route("/metrics", get(move || async move { metrics.render() }));
+    Ok((router, layer))
 }
 
 #[tokio::main]
@@ -295,9 +352,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let connection = FromPool(pool.clone()).connection().await?;
     let keys = Idempotency::open(&connection, args.schema.as_deref(), Options::default()).await?;
     drop(connection);
-    let router = router(&args, keys, pool, metrics)?;
+    let (router, layer) = router(&args, keys, pool, metrics)?;
     let listener = TcpListener::bind(args.listen).await?;
+    let mut terminated = signal(SignalKind::terminate())?;
     println!("listening on http://{}", listener.local_addr()?);
-    axum::serve(listener, router).await?;
+    axum::serve(listener, router)
+        .with_graceful_shutdown(async move {
+            terminated.recv().await;
+        })
+        .await?;
+    // The server waits for its clients. Those that have hung up left work behind that must not end half-way.
+    layer.idle().await;
     Ok(())
 }

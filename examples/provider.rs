@@ -4,8 +4,9 @@
 //! | request | answer |
 //! | --- | --- |
 //! | `POST /v1/charges` `{"order_id", "amount", "currency"}`, header `Idempotency-Key` | 201 with the charge; 402 when `"card": "declined"` |
-//! | `GET /v1/charges?order_id=ID` | `{"data": [charge, ...]}` |
+//! | `GET /v1/charges?order_id=ID` | `{"data": [charge, ...]}`, with `--record-declines` the failed ones too (`"status": "failed"`) |
 //! | `GET /v1/ledger` | every charge that moved money, with the key that came with it |
+//! | `GET /v1/calls` | every time that it was told to charge, also again: order, key, microseconds from the start; without an end where the caller hung up |
 //! | `POST /v1/faults` `["hang-after", ...]` | the next charges go wrong in this way, one after the other |
 //!
 //! Faults: `hang-after` (charges and never answers), `reset-after` (charges and closes the connection), `500-after`,
@@ -16,7 +17,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -27,6 +28,12 @@ use hyper_util::rt::TokioIo;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::net::TcpListener;
+
+/// The money moved.
+const SUCCEEDED: &str = "succeeded";
+
+/// It did not, and never will.
+const FAILED: &str = "failed";
 
 /// How long a slow charge takes.
 const SLOW: Duration = Duration::from_secs(2);
@@ -40,6 +47,9 @@ struct Args {
     /// What idempotency keys mean to it
     #[arg(long, value_enum, default_value_t = Keys::Honour)]
     keys: Keys,
+    /// Keeps a record of declined charges, and shows it when it is asked for the order
+    #[arg(long)]
+    record_declines: bool,
     /// How long each charge takes, in milliseconds
     #[arg(long, default_value_t = 0)]
     delay: u64,
@@ -94,7 +104,7 @@ struct Order {
     card: String,
 }
 
-/// A charge that moved money.
+/// A charge that moved money, or one that failed.
 #[derive(Debug, Clone, Serialize)]
 struct Charge {
     id: String,
@@ -107,17 +117,30 @@ struct Charge {
 
 #[derive(Debug)]
 struct Books {
-    ledger: Vec<Charge>,
+    /// All that is recorded, failed charges included.
+    charges: Vec<Charge>,
     /// The first answer to each key.
     answers: HashMap<String, (StatusCode, String)>,
     faults: VecDeque<Fault>,
     random: fastrand::Rng,
+    calls: Vec<Call>,
+}
+
+/// One time that it was told to charge.
+#[derive(Debug, Serialize)]
+struct Call {
+    order_id: String,
+    idempotency_key: Option<String>,
+    started_us: u64,
+    /// None while it goes on, and for ever where the caller hung up.
+    ended_us: Option<u64>,
 }
 
 #[derive(Debug)]
 struct Provider {
     args: Args,
     books: Mutex<Books>,
+    started: Instant,
 }
 
 /// Status and body; an error closes the connection without an answer.
@@ -142,14 +165,32 @@ impl Provider {
             (&Method::POST, "/v1/charges") => {
                 let key = head.headers.get("idempotency-key");
                 let key = key.and_then(|key| key.to_str().ok()).map(str::to_owned);
+                let order: Order = match serde_json::from_slice(&body) {
+                    Ok(order) => order,
+                    Err(error) => return Ok((StatusCode::BAD_REQUEST, problem(&error.to_string()))),
+                };
+                let number = self.note_call(&order.order_id, key.clone());
                 // In a task of its own: a caller that hangs up has told it to charge all the same.
-                let work = tokio::spawn(self.charge(key, body));
-                work.await.unwrap_or_else(|_| Err(reset()))
+                let work = tokio::spawn(Arc::clone(&self).charge(key, order));
+                let answer = work.await.unwrap_or_else(|_| Err(reset()));
+                // This future is given up when the caller hangs up.
+                let ended = self.elapsed();
+                self.books().calls[number].ended_us = Some(ended);
+                answer
+            }
+            (&Method::GET, "/v1/calls") => {
+                let calls = json!({ "calls": self.books().calls });
+                Ok((StatusCode::OK, calls.to_string()))
             }
             (&Method::GET, "/v1/charges") => Ok((StatusCode::OK, self.look_up(head.uri.query()))),
             (&Method::GET, "/v1/ledger") => {
-                let ledger = json!({ "charges": self.books().ledger });
-                Ok((StatusCode::OK, ledger.to_string()))
+                let books = self.books();
+                let moved: Vec<_> = books
+                    .charges
+                    .iter()
+                    .filter(|charge| charge.status == SUCCEEDED)
+                    .collect();
+                Ok((StatusCode::OK, json!({ "charges": moved }).to_string()))
             }
             (&Method::POST, "/v1/faults") => match serde_json::from_slice::<Vec<Fault>>(&body) {
                 Ok(faults) => {
@@ -162,11 +203,24 @@ impl Provider {
         }
     }
 
-    async fn charge(self: Arc<Self>, key: Option<String>, body: Bytes) -> Answer {
-        let order: Order = match serde_json::from_slice(&body) {
-            Ok(order) => order,
-            Err(error) => return Ok((StatusCode::BAD_REQUEST, problem(&error.to_string()))),
-        };
+    /// Microseconds since it was started.
+    fn elapsed(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// The place of a new call in the log.
+    fn note_call(&self, order_id: &str, idempotency_key: Option<String>) -> usize {
+        let mut books = self.books();
+        books.calls.push(Call {
+            order_id: order_id.to_owned(),
+            idempotency_key,
+            started_us: self.elapsed(),
+            ended_us: None,
+        });
+        books.calls.len() - 1
+    }
+
+    async fn charge(self: Arc<Self>, key: Option<String>, order: Order) -> Answer {
         let fault = self.next_fault();
         tokio::time::sleep(Duration::from_millis(self.args.delay)).await;
         match fault {
@@ -207,21 +261,23 @@ impl Provider {
         if let Some(known) = key_counts.as_ref().and_then(|key| books.answers.get(key)) {
             return known.clone();
         }
-        let answer = if order.card == "declined" {
+        let declined = order.card == "declined";
+        let charge = Charge {
+            id: format!("ch_{}", books.charges.len() + 1),
+            order_id: order.order_id,
+            amount: order.amount,
+            currency: order.currency,
+            status: if declined { FAILED } else { SUCCEEDED },
+            idempotency_key: key,
+        };
+        let answer = if declined {
             (StatusCode::PAYMENT_REQUIRED, problem("the card was declined"))
         } else {
-            let charge = Charge {
-                id: format!("ch_{}", books.ledger.len() + 1),
-                order_id: order.order_id,
-                amount: order.amount,
-                currency: order.currency,
-                status: "succeeded",
-                idempotency_key: key,
-            };
-            let body = json!(charge).to_string();
-            books.ledger.push(charge);
-            (StatusCode::CREATED, body)
+            (StatusCode::CREATED, json!(charge).to_string())
         };
+        if !declined || self.args.record_declines {
+            books.charges.push(charge);
+        }
         if let Some(key) = key_counts {
             books.answers.insert(key, answer.clone());
         }
@@ -233,7 +289,7 @@ impl Provider {
         let wanted = percent_encoding::percent_decode_str(wanted.unwrap_or_default()).decode_utf8_lossy();
         let books = self.books();
         let found: Vec<_> = books
-            .ledger
+            .charges
             .iter()
             .filter(|charge| charge.order_id == wanted)
             .collect();
@@ -255,13 +311,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let listener = TcpListener::bind(args.listen).await?;
     println!("listening on http://{}", listener.local_addr()?);
     let books = Books {
-        ledger: Vec::new(),
+        charges: Vec::new(),
         answers: HashMap::new(),
         faults: VecDeque::new(),
         random: fastrand::Rng::with_seed(args.seed),
+        calls: Vec::new(),
     };
     let books = Mutex::new(books);
-    let provider = Arc::new(Provider { args, books });
+    let started = Instant::now();
+    let provider = Arc::new(Provider { args, books, started });
     loop {
         let (stream, _) = listener.accept().await?;
         let provider = Arc::clone(&provider);

@@ -16,11 +16,11 @@
 //!
 //! What becomes of the handler's answer:
 //!
-//! | the handler | its work had begun ([`Attempt::begin`], [`Attempt::provider_key`]) | not begun |
+//! | the handler | its work had begun ([`Attempt::begin`], or asking for what the provider is sent) | not begun |
 //! | --- | --- | --- |
 //! | answers 1xx to 3xx | stored | stored |
 //! | answers 4xx | stored: a declined card is a final answer | not stored; the key is given back |
-//! | answers 5xx | not stored; outcome unknown, a retry runs it again with the same provider key | the key is given back |
+//! | answers 5xx, 408, 425, 429, 499 | not stored; outcome unknown, a retry runs it again with the same provider key | the key is given back |
 //! | fails with an error of the service | outcome unknown | the key is given back |
 //! | panics | outcome unknown | outcome unknown |
 //!
@@ -29,7 +29,9 @@
 //! what is stored instead, and where the table went away a 503 ([`problem::OUTCOME_UNKNOWN`]) that asks it to
 //! repeat with the same key.
 
+mod at_work;
 mod attempt;
+mod claim;
 mod connections;
 mod key_header;
 mod layer;
@@ -41,7 +43,7 @@ mod stored;
 
 pub use attempt::Attempt;
 pub use connections::Connections;
-pub use layer::{DEFAULT_MAX_REQUEST_BYTES, IdempotencyLayer};
+pub use layer::{DEFAULT_MAX_REQUEST_BYTES, DEFAULT_STATEMENT_TIMEOUT, IdempotencyLayer};
 pub use rules::Requirement;
 pub use service::IdempotencyService;
 

@@ -62,7 +62,7 @@ pub(crate) async fn run(bench: &Bench) -> Result<()> {
     let (rounds, each) = if bench.is_trial() { (2, 20) } else { (9, 400) };
     let (mut with, mut without, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..=rounds {
-        let flight = SingleFlight::default();
+        let flight = SingleFlight::new(keys.clone());
         let one = storm(&keys, &pool, Some(&flight), each).await?;
         let all = storm(&keys, &pool, None, each).await?;
         // The first round prepares the statements.
@@ -101,7 +101,7 @@ async fn storm(
                 for _ in 0..each {
                     let request = request()?;
                     let answer = match &flight {
-                        Some(flight) => flight.reserve(&keys, &pool, &request).await?,
+                        Some(flight) => flight.reserve(&pool, &request).await?,
                         None => keys.reserve(&pool, &request).await?,
                     };
                     if !matches!(answer, Reservation::Replay(_)) {

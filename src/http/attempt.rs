@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::watch;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::key::KeyId;
 use crate::protocol::Lease;
 use crate::store::Executor;
@@ -26,7 +26,7 @@ impl std::fmt::Debug for Renew {
 
 /// The attempt that a handler is: it stands in the request's extensions.
 ///
-/// Saying that the work begins ([`Attempt::begin`], or asking for the [`Attempt::provider_key`]) decides what a
+/// Saying that the work begins ([`Attempt::begin`], or asking for what the provider is sent) decides what a
 /// failure means: before that the key is given back, after it the outcome is unknown.
 #[derive(Debug, Clone)]
 pub struct Attempt {
@@ -35,6 +35,7 @@ pub struct Attempt {
     order_id: String,
     provider_key: String,
     begun: Arc<AtomicBool>,
+    over: Arc<AtomicBool>,
     keep: Arc<watch::Sender<bool>>,
     renew: Renew,
 }
@@ -58,6 +59,7 @@ impl Attempt {
             order_id: lease.order_id().to_owned(),
             provider_key: lease.provider_key(),
             begun: Arc::default(),
+            over: Arc::default(),
             keep: Arc::new(keep),
             renew: Renew(Arc::new(renew)),
         };
@@ -75,8 +77,10 @@ impl Attempt {
         self.number
     }
 
-    /// Under which of our ids the provider knows the operation.
+    /// Under which of our ids the provider knows the operation: what it has to be sent. Asking for it begins the
+    /// work.
     pub fn order_id(&self) -> &str {
+        self.begin();
         &self.order_id
     }
 
@@ -98,12 +102,27 @@ impl Attempt {
 
     /// Takes the whole length of the lease again, and so finds out whether it is still ours. Ask right before what
     /// cannot be undone, when what came before may have taken long: above all before a charge at a provider without
-    /// idempotency keys, after it was asked.
+    /// idempotency keys, after it was asked. It begins the work.
     ///
     /// After [`crate::error::Error::LeaseLost`] somebody else has the key: do not charge. Any other error leaves that
     /// open, and the same holds. Whatever is answered then, with 5xx, is not stored.
+    ///
+    /// Returns [`Error::Invalid`] when the handler has answered: a task that it left behind may not charge any more.
     pub async fn renew(&self) -> Result<()> {
+        self.begin();
+        if self.over.load(Ordering::Acquire) {
+            let reason = "is over: the handler has answered, and the key may be another request's".to_owned();
+            return Err(Error::Invalid {
+                field: "attempt",
+                reason,
+            });
+        }
         (self.renew.0)().await
+    }
+
+    /// The handler has answered.
+    pub(super) fn end(&self) {
+        self.over.store(true, Ordering::Release);
     }
 
     pub(super) fn has_begun(&self) -> bool {

@@ -7,6 +7,7 @@ use http::Method;
 use http::request::Parts;
 use tower_layer::Layer;
 
+use super::at_work::AtWork;
 use super::connections::{Connections, PerStatement};
 use super::rules::{Requirement, Rules};
 use super::service::IdempotencyService;
@@ -18,11 +19,15 @@ use crate::protocol::{Idempotency, OnExpired, SingleFlight};
 /// Largest request body unless the layer says otherwise: 1 MiB.
 pub const DEFAULT_MAX_REQUEST_BYTES: usize = 1024 * 1024;
 
+/// How long a statement may take, the wait for its connection included, unless the layer says otherwise: 10 seconds.
+pub const DEFAULT_STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Protects the routes under it. One layer for each group of routes with the same rules.
 pub struct IdempotencyLayer<P> {
     pub(super) keys: Idempotency,
     pub(super) executor: PerStatement<P>,
     pub(super) rules: Arc<Rules>,
+    pub(super) at_work: AtWork,
 }
 
 impl<P> Clone for IdempotencyLayer<P> {
@@ -31,6 +36,7 @@ impl<P> Clone for IdempotencyLayer<P> {
             keys: self.keys.clone(),
             executor: self.executor.clone(),
             rules: Arc::clone(&self.rules),
+            at_work: self.at_work.clone(),
         }
     }
 }
@@ -66,8 +72,9 @@ impl<P: Connections> IdempotencyLayer<P> {
         };
         Self {
             keys,
-            executor: PerStatement(Arc::new(connections)),
+            executor: PerStatement::new(connections, DEFAULT_STATEMENT_TIMEOUT),
             rules: Arc::new(rules),
+            at_work: AtWork::default(),
         }
     }
 
@@ -129,11 +136,29 @@ impl<P: Connections> IdempotencyLayer<P> {
         self.with(|rules| rules.on_expired = on_expired)
     }
 
+    /// How long each statement may take, the wait for its connection included.
+    #[must_use]
+    pub fn statement_timeout(self, timeout: Duration) -> Self {
+        Self {
+            executor: self.executor.timeout(timeout),
+            ..self
+        }
+    }
+
+    /// Waits until no request is at work under this layer and its clones.
+    ///
+    /// For an orderly end, after the server has stopped taking requests: handlers whose clients have gone are in no
+    /// server's count, and a runtime that ends drops them, perhaps between the charge and its record.
+    pub async fn idle(&self) {
+        self.at_work.none().await;
+    }
+
     /// Asks the database once for any number of equal requests that this process has to answer in the same moment
     /// ([`SingleFlight`]); for clients that send storms of repeats.
     #[must_use]
     pub fn single_flight(self) -> Self {
-        self.with(|rules| rules.single_flight = Some(SingleFlight::default()))
+        let flight = SingleFlight::new(self.keys.clone());
+        self.with(|rules| rules.single_flight = Some(flight))
     }
 
     /// How long the purge keeps answers, to tell clients ([`super::RETENTION_HEADER`], [`super::EXPIRES_HEADER`]).

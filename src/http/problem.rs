@@ -22,6 +22,8 @@ pub const IN_PROGRESS: &str = "urn:idemctl:problem:in-progress";
 pub const MISMATCH: &str = "urn:idemctl:problem:mismatch";
 /// Nothing was done, because the key could not be claimed: repeat with the same key.
 pub const UNAVAILABLE: &str = "urn:idemctl:problem:unavailable";
+/// Nothing was done: the service's own settings do not fit the request, and a repeat fares no better.
+pub const MISCONFIGURED: &str = "urn:idemctl:problem:misconfigured";
 /// It may have been done; repeat with the same key, never with a new one.
 pub const OUTCOME_UNKNOWN: &str = "urn:idemctl:problem:outcome-unknown";
 /// It was done, but its answer is too large to be kept, so nobody gets it.

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,8 +13,10 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tower_service::Service;
+use tracing::Instrument as _;
 
 use super::attempt::Attempt;
+use super::claim;
 use super::connections::Connections;
 use super::key_header::{self, Header};
 use super::layer::IdempotencyLayer;
@@ -26,9 +29,6 @@ use crate::protocol::{self, Difference, Lease, Replay, Reservation};
 
 /// Why a body could not be read.
 type BodyError = Box<dyn std::error::Error + Send + Sync>;
-
-/// How often a claim is told again over a new connection when the one that it was told over broke.
-const RECLAIMS: u32 = 2;
 
 /// What [`IdempotencyLayer`] makes of a service.
 #[derive(Debug)]
@@ -84,7 +84,12 @@ where
                 Prepared::Refused(problem) => Ok(problem.response()),
                 Prepared::Ready(wish, request) => {
                     // In a task of its own: a client that goes away stops neither the claim nor the work half-way.
-                    let work = tokio::spawn(run(inner, layer, wish, request));
+                    let working = layer.at_work.begin();
+                    let work = async move {
+                        let _working = working;
+                        run(inner, layer, wish, request).await
+                    };
+                    let work = tokio::spawn(work.in_current_span());
                     // The task catches panics; it is only lost when the runtime shuts down.
                     work.await
                         .unwrap_or_else(|_| Ok(problem::outcome_unknown().response()))
@@ -101,7 +106,7 @@ enum Prepared<B> {
     /// What is wrong with it.
     Refused(Problem),
     /// What to claim for it.
-    Ready(Box<protocol::Request>, Request<B>),
+    Ready(Arc<protocol::Request>, Request<B>),
 }
 
 async fn prepare<P, B>(layer: &IdempotencyLayer<P>, request: Request<B>) -> Prepared<B>
@@ -119,7 +124,7 @@ where
     }
     let (parts, body) = request.into_parts();
     match wish(layer, header, &parts, body).await {
-        Ok((wish, body)) => Prepared::Ready(Box::new(wish), Request::from_parts(parts, B::from(body))),
+        Ok((wish, body)) => Prepared::Ready(Arc::new(wish), Request::from_parts(parts, B::from(body))),
         Err(problem) => Prepared::Refused(problem),
     }
 }
@@ -128,7 +133,7 @@ where
 async fn run<S, P, B, R>(
     inner: S,
     layer: IdempotencyLayer<P>,
-    wish: Box<protocol::Request>,
+    wish: Arc<protocol::Request>,
     request: Request<B>,
 ) -> Result<Response<R>, S::Error>
 where
@@ -137,33 +142,11 @@ where
     R: Body + From<Bytes>,
     R::Error: Into<BodyError>,
 {
-    match reserve(&layer, &wish).await {
+    match claim::reserve(&layer, &wish).await {
         Ok(Reservation::Acquired(lease)) => work(inner, layer, lease, request).await,
         Ok(other) => Ok(answer(&layer, other)),
         Err(error) => Ok(unavailable(&error).response()),
     }
-}
-
-/// A connection that broke leaves open whether the claim was committed: the same wish, told again, knows its own.
-async fn reserve<P: Connections>(
-    layer: &IdempotencyLayer<P>,
-    wish: &protocol::Request,
-) -> crate::error::Result<Reservation> {
-    let mut result = match &layer.rules.single_flight {
-        Some(flight) => flight.reserve(&layer.keys, &layer.executor, wish).await,
-        None => layer.keys.reserve(&layer.executor, wish).await,
-    };
-    for _ in 0..RECLAIMS {
-        match &result {
-            Err(error) if error.needs_reconnect() => {
-                tracing::warn!(%error, id = %wish.id(), "the connection broke over a claim; asking again");
-                tokio::time::sleep(Duration::from_millis(fastrand::u64(20..100))).await;
-                result = layer.keys.reserve(&layer.executor, wish).await;
-            }
-            _ => break,
-        }
-    }
-    result
 }
 
 fn unavailable(error: &crate::error::Error) -> Problem {
@@ -176,6 +159,18 @@ fn unavailable(error: &crate::error::Error) -> Problem {
         detail,
     )
     .retry_after(Duration::from_secs(1))
+}
+
+/// The layer's own settings do not fit this request: an order id that is too long, a lease out of range.
+fn misconfigured(error: &crate::error::Error) -> Problem {
+    tracing::error!(%error, "the idempotency layer cannot claim keys for such requests");
+    let detail = "Nothing was done. The service has to be put right before this request can be served.";
+    Problem::new(
+        problem::MISCONFIGURED,
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "Service not set up for this request",
+        detail,
+    )
 }
 
 /// What to claim for a request; or what is wrong with it.
@@ -203,7 +198,7 @@ where
     };
     let fingerprint = layer.rules.fingerprint(parts, &body).map_err(invalid)?;
     let request = layer.rules.request(parts, id, fingerprint);
-    Ok((request.map_err(|error| unavailable(&error))?, body))
+    Ok((request.map_err(|error| misconfigured(&error))?, body))
 }
 
 fn id<P>(
@@ -346,7 +341,13 @@ where
 {
     let (attempt, mut keep) = Attempt::of(&lease, layer.executor.clone());
     request.extensions_mut().insert(attempt.clone());
-    let handler = AssertUnwindSafe(async { inner.call(request).await }).catch_unwind();
+    let handler = async {
+        let (head, body) = inner.call(request).await?.into_parts();
+        // The body is the handler's work, too.
+        let body = body.collect().await.map_err(|error| error.into().to_string());
+        Ok::<_, S::Error>((head, body))
+    };
+    let handler = AssertUnwindSafe(handler).catch_unwind();
     tokio::pin!(handler);
     let mut guard = None;
     let ended = loop {
@@ -358,16 +359,12 @@ where
         }
     };
     let ended = match ended {
-        Ok(Ok(response)) => {
-            let (head, body) = response.into_parts();
-            match body.collect().await {
-                Ok(body) => Ended::Answer(head, body.to_bytes()),
-                Err(error) => Ended::Broken(error.into().to_string()),
-            }
-        }
+        Ok(Ok((head, Ok(body)))) => Ended::Answer(head, body.to_bytes()),
+        Ok(Ok((_, Err(error)))) => Ended::Broken(error),
         Ok(Err(error)) => Ended::Error(error),
         Err(_) => Ended::Panic,
     };
+    attempt.end();
     let settler = Settler {
         keys: &layer.keys,
         executor: &layer.executor,

@@ -17,6 +17,10 @@ use crate::response;
 /// How long a lease is tried to be settled while the table cannot be reached.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Request Timeout, which time-out middleware answers in mid-work, Too Early, Too Many Requests (RFC 9110, 8470,
+/// 6585), and nginx' "client closed request": none of them says whether the provider did it.
+const GAVE_UP: [u16; 4] = [408, 425, 429, 499];
+
 /// How a handler ended.
 pub(super) enum Ended<E> {
     Answer(http::response::Parts, Bytes),
@@ -66,10 +70,11 @@ impl<P: Connections> Settler<'_, P> {
         }
     }
 
-    /// Definite answers: everything but a server's error, and before the work began but a refusal.
+    /// Definite answers: everything but a server's error and what says that somebody gave up waiting, and before the
+    /// work began but a refusal.
     fn is_stored(&self, status: StatusCode) -> bool {
         if self.begun {
-            !status.is_server_error()
+            !status.is_server_error() && !GAVE_UP.contains(&status.as_u16())
         } else {
             !status.is_server_error() && !status.is_client_error()
         }

@@ -224,6 +224,8 @@ impl Plan {
         let rounds = u32::try_from(good)
             .unwrap_or(MOST_ROUNDS)
             .clamp(LEAST_ROUNDS, MOST_ROUNDS);
+        // An odd number has a round in the middle: the median.
+        let rounds = rounds - (rounds + 1) % 2;
         let takeovers = scenarios
             .iter()
             .find(|(scenario, _)| *scenario == Scenario::Takeover)

@@ -15,6 +15,9 @@ use crate::time::Timestamp;
 /// Longest `last_error` that is kept, in characters.
 const MAX_REASON_CHARS: usize = 2_000;
 
+/// How many renewals in turn may be answered too late to say anything.
+const LATE: u32 = 3;
+
 /// A lease and its keep-alive guard share one.
 #[derive(Debug, Clone)]
 pub(super) struct Held {
@@ -114,6 +117,7 @@ impl Held {
     }
 
     pub(super) async fn renew(&self, executor: &impl Executor, extra: Duration) -> Result<()> {
+        let mut late = 0;
         loop {
             let asked = Instant::now();
             // Until the answer is here, nobody knows which end stands in the row.
@@ -121,7 +125,17 @@ impl Held {
             let renewed = retried(|| self.store.renew(executor, self.mine(before), extra)).await?;
             if renewed.is_some() {
                 self.term().renewed(renewed, asked + extra);
-                return Ok(());
+                // An answer that took half of it says little about now: ask again.
+                if asked.elapsed() < extra / 2 {
+                    return Ok(());
+                }
+                late += 1;
+                if late == LATE {
+                    return Err(Error::Deadline {
+                        after: asked.elapsed(),
+                    });
+                }
+                continue;
             }
             if !self.term().refused(before) {
                 return Err(self.lost(executor).await?);

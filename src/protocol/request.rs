@@ -1,6 +1,7 @@
 //! What a caller asks for.
 
-use std::time::Duration;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
@@ -38,6 +39,8 @@ pub struct Request {
     pub(super) on_expired: OnExpired,
     pub(super) judged: Option<ExpiredLease>,
     pub(super) token: Uuid,
+    /// When it was first sent.
+    pub(super) sent: OnceLock<Instant>,
 }
 
 impl Request {
@@ -54,6 +57,7 @@ impl Request {
             on_expired: OnExpired::default(),
             judged: None,
             token: Uuid::new_v4(),
+            sent: OnceLock::new(),
         }
     }
 

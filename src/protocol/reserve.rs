@@ -25,8 +25,8 @@ impl Idempotency {
     /// Give it a connection outside a transaction: the claim must be committed before the work begins. For work
     /// in the same database see [`Idempotency::reserve_in`].
     ///
-    /// Errors leave nothing claimed, except that after [`Error::Unreachable`] and [`Error::Deadline`] the claim
-    /// may have been committed: repeat with the same `request`, which recognises it.
+    /// After an error for which [`Error::needs_reconnect`] holds the claim may have been committed: repeat with the
+    /// same `request`, which recognises it as long as its lease can last. Other errors leave nothing claimed.
     pub async fn reserve(&self, executor: &impl Executor, request: &Request) -> Result<Reservation> {
         let started = Instant::now();
         let result = self.reserve_bounded(executor, request).await;
@@ -52,6 +52,7 @@ impl Idempotency {
         executor: &impl Executor,
         request: &Request,
     ) -> Result<Reservation> {
+        request.sent.get_or_init(Instant::now);
         for round in 0..MAX_ROUNDS {
             let asked = Instant::now();
             match self.reserve_once(executor, request, asked).await {
@@ -105,7 +106,9 @@ impl Idempotency {
         match seen.state {
             None => Err(unknown_status(&request.id, &seen.status)),
             // The commit's answer was lost, and this is our own claim; part of its lease is gone.
-            Some(State::InProgress) if seen.token == Some(request.token_for(seen.attempt)) => {
+            Some(State::InProgress)
+                if seen.token == Some(request.token_for(seen.attempt)) && self.may_be_ours(request) =>
+            {
                 let lease = self.lease(request, Claimed::seen(&seen), asked);
                 renewed(executor, lease).await
             }
@@ -133,6 +136,13 @@ impl Idempotency {
                 }
             }
         }
+    }
+
+    /// A claim of ours can still be running. Afterwards a program that knows only the old columns may have taken the
+    /// row over, and then our token stands beside its lease.
+    fn may_be_ours(&self, request: &Request) -> bool {
+        let length = request.lease.unwrap_or(self.options.lease);
+        request.sent.get().is_some_and(|sent| sent.elapsed() < length)
     }
 
     fn lease(&self, request: &Request, claimed: Claimed, asked: Instant) -> Lease {
@@ -165,7 +175,11 @@ async fn renewed(executor: &impl Executor, lease: Lease) -> Result<Option<Reserv
             lease.forget();
             Ok(None)
         }
-        Err(error) => Err(error),
+        // The claim may stand: a repeat with the same request recognises it.
+        Err(error) => {
+            lease.forget();
+            Err(error)
+        }
     }
 }
 

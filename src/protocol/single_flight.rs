@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use super::reserve::in_progress;
-use super::{Difference, Idempotency, OnExpired, Replay, Request, Reservation, metrics};
-use crate::error::Result;
+use super::{Idempotency, OnExpired, Replay, Request, Reservation, metrics};
+use crate::error::{Error, Result};
 use crate::fingerprint::Fingerprint;
 use crate::key::KeyId;
 use crate::store::Executor;
@@ -54,7 +54,8 @@ enum Landed {
         attempt: i32,
         owner: Option<String>,
     },
-    Mismatch(Difference),
+    /// The database could not be reached.
+    Unreachable(String),
     /// Nothing that holds for anybody else: ask.
     Nothing,
 }
@@ -63,7 +64,6 @@ impl Landed {
     fn of(result: &Result<Reservation>, keys: &Idempotency) -> Self {
         match result {
             Ok(Reservation::Replay(replay)) => Self::Replay(replay.clone()),
-            Ok(Reservation::Mismatch(difference)) => Self::Mismatch(*difference),
             // To everybody else the one that won is at work.
             Ok(Reservation::Acquired(lease)) => Self::InProgress {
                 rest: lease.length(),
@@ -75,19 +75,24 @@ impl Landed {
                 attempt: busy.attempt,
                 owner: busy.owner.clone(),
             },
-            Ok(Reservation::Expired(_)) | Err(_) => Self::Nothing,
+            Err(error) if error.needs_reconnect() => Self::Unreachable(error.to_string()),
+            // A mismatch is final for the client, so it is read anew for each.
+            Ok(Reservation::Expired(_) | Reservation::Mismatch(_)) | Err(_) => Self::Nothing,
         }
     }
 
-    fn answer(self) -> Option<Reservation> {
-        Some(match self {
-            Self::Replay(replay) => Reservation::Replay(replay),
-            Self::Mismatch(difference) => Reservation::Mismatch(difference),
+    /// `None`: ask.
+    fn answer(self) -> Option<Result<Reservation>> {
+        match self {
+            Self::Replay(replay) => Some(Ok(Reservation::Replay(replay))),
             Self::InProgress { rest, attempt, owner } => {
-                Reservation::InProgress(in_progress(rest, attempt, owner))
+                Some(Ok(Reservation::InProgress(in_progress(rest, attempt, owner))))
             }
-            Self::Nothing => return None,
-        })
+            Self::Unreachable(what) => Some(Err(Error::Unreachable {
+                what: format!("an equal request was told: {what}"),
+            })),
+            Self::Nothing => None,
+        }
     }
 }
 
@@ -99,19 +104,27 @@ type Flights = HashMap<Flight, watch::Receiver<Option<Landed>>>;
 /// For services with hot keys; clones share it. It saves connections and round trips, not correctness: the table
 /// decides as ever. Repeat a [`Request`] after an error that leaves the outcome open with
 /// [`Idempotency::reserve`]: here it might be told of its own claim that somebody is at work.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct SingleFlight {
+    keys: Idempotency,
     flights: Arc<Mutex<Flights>>,
 }
 
 impl SingleFlight {
+    /// For the keys of one table.
+    pub fn new(keys: Idempotency) -> Self {
+        Self {
+            keys,
+            flights: Arc::default(),
+        }
+    }
+
     /// As [`Idempotency::reserve`].
-    pub async fn reserve(
-        &self,
-        keys: &Idempotency,
-        executor: &impl Executor,
-        request: &Request,
-    ) -> Result<Reservation> {
+    ///
+    /// Where the one that asked could not reach the database, the others get [`Error::Unreachable`] as well: for them
+    /// no statement was sent.
+    pub async fn reserve(&self, executor: &impl Executor, request: &Request) -> Result<Reservation> {
+        let keys = &self.keys;
         let started = Instant::now();
         let Some(flight) = Flight::of(request) else {
             return keys.reserve(executor, request).await;
@@ -132,7 +145,6 @@ impl SingleFlight {
             let Some(answer) = landed.and_then(Landed::answer) else {
                 return keys.reserve(executor, request).await;
             };
-            let answer = Ok(answer);
             metrics::reserved(started, &answer);
             return answer;
         }
@@ -175,7 +187,8 @@ struct First<'a> {
 
 impl First<'_> {
     fn land(self, landed: Landed) {
-        // Out of the list first: an answer holds for those who came while it was being fetched, not for later ones.
+        // Out of the list first: later ones ask anew. Who came while it was being fetched may get an answer that is
+        // older than its request by that long, which is a 409 too many at worst.
         self.all.lock().remove(&self.flight);
         self.sender.send_replace(Some(landed));
     }

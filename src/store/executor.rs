@@ -103,7 +103,48 @@ impl<T: Send + Sync> Executor for Pooled<T> {
 #[derive(Debug)]
 pub struct Cached<C> {
     client: C,
-    statements: Mutex<HashMap<usize, Prepared>>,
+    statements: Mutex<Statements>,
+}
+
+/// Texts that are remembered by their address; more are only looked up by what they say.
+const MOST_ADDRESSES: usize = 1024;
+
+/// What was prepared on a connection.
+#[derive(Debug, Default)]
+struct Statements {
+    by_text: HashMap<Arc<str>, tokio_postgres::Statement>,
+    by_address: HashMap<usize, Prepared>,
+}
+
+impl Statements {
+    fn find(&mut self, text: &Arc<str>) -> Option<tokio_postgres::Statement> {
+        if let Some(known) = self.by_address.get(&address(text)) {
+            return Some(known.statement.clone());
+        }
+        let statement = self.by_text.get(text).cloned()?;
+        self.remember(text, &statement);
+        Some(statement)
+    }
+
+    fn insert(&mut self, text: &Arc<str>, statement: &tokio_postgres::Statement) {
+        self.by_text.insert(Arc::clone(text), statement.clone());
+        self.remember(text, statement);
+    }
+
+    fn remember(&mut self, text: &Arc<str>, statement: &tokio_postgres::Statement) {
+        if self.by_address.len() < MOST_ADDRESSES {
+            let kept = Prepared {
+                _text: Arc::clone(text),
+                statement: statement.clone(),
+            };
+            self.by_address.insert(address(text), kept);
+        }
+    }
+
+    fn clear(&mut self) {
+        self.by_text.clear();
+        self.by_address.clear();
+    }
 }
 
 /// A statement as the server knows it. It holds the text, so that no other one can come to lie at its address.
@@ -138,8 +179,7 @@ impl<C: GenericClient + Send + Sync> Cached<C> {
     }
 
     async fn prepared(&self, statement: &Statement) -> Result<tokio_postgres::Statement> {
-        let address = address(&statement.text);
-        let known = self.lock().get(&address).map(|known| known.statement.clone());
+        let known = self.lock().find(&statement.text);
         if let Some(known) = known {
             return Ok(known);
         }
@@ -147,11 +187,7 @@ impl<C: GenericClient + Send + Sync> Cached<C> {
             .client
             .prepare_typed(&statement.text, statement.types)
             .await?;
-        let kept = Prepared {
-            _text: Arc::clone(&statement.text),
-            statement: prepared.clone(),
-        };
-        self.lock().insert(address, kept);
+        self.lock().insert(&statement.text, &prepared);
         Ok(prepared)
     }
 
@@ -160,7 +196,7 @@ impl<C: GenericClient + Send + Sync> Cached<C> {
         collect(self.client.query_raw(&prepared, params.iter().copied()).await?).await
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<usize, Prepared>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Statements> {
         // A poisoned cache is still a cache: nothing in it is half-written.
         self.statements.lock().unwrap_or_else(PoisonError::into_inner)
     }

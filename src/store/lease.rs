@@ -53,7 +53,7 @@ update {keys}
     ],
 };
 
-/// A renewal only ever lengthens a lease.
+/// A renewal only ever lengthens a lease, and never wakes one that was ended while the renewal was on its way.
 const RENEW: Sql = Sql {
     name: "renew",
     text: concat!(
@@ -63,6 +63,7 @@ update {keys}
  where ",
         mine!("$5"),
         "
+   and ($5 is null or locked_until > now() or locked_until = $5)
 returning locked_until"
     ),
     types: &[

@@ -3,6 +3,7 @@
 //!
 //! `IDEMCTL_CHAOS_SECONDS` lets the trouble last longer, `IDEMCTL_CHAOS_SEED` makes it another.
 
+mod after;
 mod checker;
 mod checker_tests;
 mod client;
@@ -21,7 +22,7 @@ use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use checker::Violation;
 use postgres::Stop;
-use run::run;
+use run::{Verdict, run};
 use weather::Season;
 use world::Setup;
 
@@ -108,8 +109,29 @@ async fn nothing_is_charged_twice_at_a_provider_without_keys() {
     assert!(verdict.figures.done.kills > 0 && verdict.figures.takeovers > 0);
 }
 
+/// Only the provider fails, and leases outlast everything: then two holders of one key never are at the provider at
+/// the same time.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_at_a_time_tells_the_provider() {
+    let _alone = alone().await;
+    let setup = Setup {
+        lease: 10_000,
+        ..Setup::default()
+    };
+    let time = Duration::from_secs(seconds().div_ceil(4));
+    let verdict = run("only the provider fails", setup, Season::FAULTS, seed(), time).await;
+    println!("{}", verdict.figures);
+    verdict.sound();
+    assert!(verdict.figures.takeovers > 0 && verdict.figures.calls > verdict.figures.charges);
+}
+
 /// A run with something wrong in it: whether the checker sees it.
-async fn caught(name: &'static str, setup: Setup, season: Season, violation: fn(&Violation) -> bool) {
+async fn caught(
+    name: &'static str,
+    setup: Setup,
+    season: Season,
+    violation: fn(&Violation) -> bool,
+) -> Verdict {
     let _together = together().await;
     let setup = Setup {
         mistake: true,
@@ -121,10 +143,19 @@ async fn caught(name: &'static str, setup: Setup, season: Season, violation: fn(
     println!("{}", verdict.figures);
     let found = verdict.violations.iter().filter(|found| violation(found)).count();
     assert!(found > 0, "{name}: the checker finds nothing");
+    verdict
 }
 
 fn twice(violation: &Violation) -> bool {
     matches!(violation, Violation::ChargedTwice { .. })
+}
+
+fn overlapping(violation: &Violation) -> bool {
+    matches!(violation, Violation::CallsOverlap { .. })
+}
+
+fn too_many(violation: &Violation) -> bool {
+    matches!(violation, Violation::TooManyCalls { .. })
 }
 
 /// The handler that looks first and writes afterwards.
@@ -135,6 +166,20 @@ async fn the_naive_handler_is_caught() {
         ..Setup::default()
     };
     caught("mistake: check, then write", setup, Season::FAULTS, twice).await;
+}
+
+/// A service to which a lease is good advice. The provider honours keys, so no money moves twice, and every answer is
+/// right: only what the provider was told gives it away.
+#[tokio::test(flavor = "multi_thread")]
+async fn ignored_leases_are_caught() {
+    let setup = Setup {
+        more: &["--mistake", "ignore-leases"],
+        lease: 10_000,
+        ..Setup::default()
+    };
+    let verdict = caught("mistake: ignored leases", setup, Season::FAULTS, overlapping).await;
+    assert!(verdict.violations.iter().any(too_many));
+    assert!(!verdict.violations.iter().any(twice));
 }
 
 /// A new key to the provider at each attempt: the layer alone does not help.
@@ -168,19 +213,52 @@ async fn a_provider_without_keys_that_is_not_asked_is_caught() {
 /// knows any more that there is something to ask for.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_forgets_is_caught() {
-    let setup = Setup {
-        keys: "ignore",
-        more: &["--look-up"],
-        database: &[
+    caught(
+        "mistake: synchronous_commit = off",
+        restarted("off"),
+        RESTARTS,
+        twice,
+    )
+    .await;
+}
+
+/// The control: nothing but that one setting is at fault.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_remembers_is_not() {
+    let _alone = alone().await;
+    let time = Duration::from_secs(8);
+    let verdict = run("synchronous_commit = on", restarted("on"), RESTARTS, seed(), time).await;
+    println!("{}", verdict.figures);
+    verdict.sound();
+    assert!(!verdict.figures.done.restarts.is_empty() && verdict.figures.takeovers > 0);
+}
+
+/// The database crashes all the time.
+const RESTARTS: Season = Season {
+    database: Some(Stop::Immediate),
+    ..Season::FAULTS
+};
+
+/// A provider without keys, asked first (lease and lag as above), and a database that writes late what it may.
+fn restarted(synchronous_commit: &'static str) -> Setup {
+    let database: &'static [(&str, &str)] = match synchronous_commit {
+        "off" => &[
             ("synchronous_commit", "off"),
             ("wal_writer_delay", "10s"),
             ("wal_writer_flush_after", "1GB"),
         ],
+        _ => &[
+            ("synchronous_commit", "on"),
+            ("wal_writer_delay", "10s"),
+            ("wal_writer_flush_after", "1GB"),
+        ],
+    };
+    Setup {
+        keys: "ignore",
+        more: &["--look-up"],
+        lease: 6_000,
+        lag: 4_000,
+        database,
         ..Setup::default()
-    };
-    let season = Season {
-        database: Some(Stop::Immediate),
-        ..Season::FAULTS
-    };
-    caught("mistake: synchronous_commit = off", setup, season, twice).await;
+    }
 }

@@ -3,6 +3,7 @@
 
 mod consumer;
 mod crash;
+mod look_up;
 mod readme;
 mod transcript;
 
@@ -85,6 +86,12 @@ async fn pay_until_answered(service: &Server, key: &str) -> Got {
     last.unwrap()
 }
 
+/// Under which id the provider knows a payment.
+fn order(client: &str, key: &str) -> String {
+    let id = idemctl::key::KeyId::new(client, key).unwrap();
+    idemctl::provider_key::derive(&id, Some("POST /payments"))
+}
+
 /// The ids of all charges that moved money for an order.
 async fn charges(provider: &Server, order: &str) -> Vec<String> {
     let ledger = http()
@@ -98,6 +105,13 @@ async fn charges(provider: &Server, order: &str) -> Vec<String> {
     of_order
         .map(|charge| charge["id"].as_str().unwrap().to_owned())
         .collect()
+}
+
+/// How often the provider was told to charge.
+async fn calls(provider: &Server) -> usize {
+    let url = format!("{}/v1/calls", provider.url);
+    let calls: Value = http().get(url).send().await.unwrap().json().await.unwrap();
+    calls["calls"].as_array().unwrap().len()
 }
 
 /// What goes wrong with the provider's next charges.

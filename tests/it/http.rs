@@ -92,6 +92,11 @@ async fn pay(State(work): State<Arc<Work>>, attempt: Option<Extension<Attempt>>,
     if what == "fail-early" {
         return (axum::http::StatusCode::INTERNAL_SERVER_ERROR, "early").into_response();
     }
+    if what == "renew-and-fail" {
+        // A provider without keys: nothing but the renewal says that the work begins.
+        attempt.unwrap().renew().await.unwrap();
+        return (axum::http::StatusCode::BAD_GATEWAY, "late").into_response();
+    }
     if let Some(Extension(attempt)) = &attempt {
         assert!(!attempt.provider_key().is_empty());
     }
@@ -109,6 +114,16 @@ async fn pay(State(work): State<Arc<Work>>, attempt: Option<Extension<Attempt>>,
             }
         }
         "decline" => return (axum::http::StatusCode::PAYMENT_REQUIRED, "declined").into_response(),
+        "gave-up" => return (axum::http::StatusCode::REQUEST_TIMEOUT, "slow").into_response(),
+        "leave-behind" => {
+            let (attempt, left) = (attempt.clone().unwrap(), Arc::clone(&work));
+            tokio::spawn(async move {
+                left.gate.acquire().await.unwrap().forget();
+                let refused = attempt.renew().await.is_err();
+                left.begun.add_permits(if refused { 7 } else { 1_000 });
+            });
+            return (axum::http::StatusCode::GATEWAY_TIMEOUT, "late").into_response();
+        }
         "fail" => return (axum::http::StatusCode::BAD_GATEWAY, "late").into_response(),
         "panic" => panic!("as asked"),
         "large" => return "x".repeat(2 * 1024 * 1024).into_response(),

@@ -5,7 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::history::{Charge, Exchange, Heard, History, Id, Row};
+use super::after;
+use super::history::{Call, Charge, Exchange, Heard, History, Id, Row};
 
 /// A promise that was broken.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,6 +35,14 @@ pub(super) enum Violation {
     Stuck { id: Id },
     /// Money moved for an order that nobody had placed.
     Foreign { order: String },
+    /// A key that was only ever used for this amount was refused it, as if it were another request.
+    Refused { id: Id, amount: u64 },
+    /// Asked for after somebody had heard the final answer, and told anything but that answer, as a stored one.
+    AskedAgain { id: Id, answer: String },
+    /// Two holders of one key told the provider to charge at the same time.
+    CallsOverlap { id: Id },
+    /// The provider was told to charge more often than the key was acquired.
+    TooManyCalls { id: Id, calls: usize, attempts: i32 },
     /// An answer that the protocol does not have.
     Unexpected { id: Id, answer: String },
 }
@@ -69,9 +78,17 @@ pub(super) fn check(history: &History) -> Vec<Violation> {
             }
         }
     }
+    for call in &history.calls {
+        if let Some(facts) = orders.get(&call.order_id).and_then(|id| of_key.get_mut(*id)) {
+            facts.calls.push(call);
+        }
+    }
     for (id, facts) in &of_key {
         facts.money(id, &mut found);
         facts.answers(id, &mut found);
+        facts.refusals(id, &mut found);
+        facts.calls(id, history, &mut found);
+        after::check(id, &facts.exchanges, history.shares_flights, &mut found);
         facts.end(id, &mut found);
     }
     found.into_iter().collect()
@@ -82,6 +99,7 @@ pub(super) fn check(history: &History) -> Vec<Violation> {
 struct Facts<'a> {
     exchanges: Vec<&'a Exchange>,
     charges: Vec<&'a Charge>,
+    calls: Vec<&'a Call>,
     row: Option<&'a Row>,
 }
 
@@ -212,6 +230,42 @@ impl Facts<'_> {
         }
     }
 
+    /// A mismatch needs somebody else's request. One that was wrong on purpose came after the key had its answer.
+    fn refusals(&self, id: &Id, found: &mut BTreeSet<Violation>) {
+        for exchange in self.heard(422).filter(|exchange| !exchange.wish.wrong) {
+            let amount = exchange.wish.amount;
+            let raced = |other: &&Exchange| !other.wish.wrong && other.wish.amount != amount;
+            if !self.exchanges.iter().any(raced) {
+                found.insert(Violation::Refused {
+                    id: id.clone(),
+                    amount,
+                });
+            }
+        }
+    }
+
+    /// What the provider was told. Each acquisition tells it once at most, and counts in the row, unless the row was
+    /// released in between. (Abandoned is a key only before its work begins.) Where leases last, one holder is told
+    /// before the next one asks; only where the first hung up does the provider not know when it gave up waiting.
+    fn calls(&self, id: &Id, history: &History, found: &mut BTreeSet<Violation>) {
+        let attempts = self.row.map_or(0, |row| row.attempt);
+        let counted = !history.released.contains(id) && self.row.is_some();
+        if counted && i64::from(attempts) < i64::try_from(self.calls.len()).unwrap_or(i64::MAX) {
+            found.insert(Violation::TooManyCalls {
+                id: id.clone(),
+                calls: self.calls.len(),
+                attempts,
+            });
+        }
+        let overlap = self.calls.iter().enumerate().any(|(place, first)| {
+            let ended = first.ended_us;
+            ended.is_some_and(|ended| self.calls[place + 1..].iter().any(|next| next.started_us < ended))
+        });
+        if history.calm && overlap {
+            found.insert(Violation::CallsOverlap { id: id.clone() });
+        }
+    }
+
     /// How it ended.
     fn end(&self, id: &Id, found: &mut BTreeSet<Violation>) {
         if self.row.is_some_and(|row| row.status == "in_progress") {
@@ -233,6 +287,6 @@ impl Facts<'_> {
     }
 }
 
-fn shown(status: u16, body: &[u8]) -> String {
+pub(super) fn shown(status: u16, body: &[u8]) -> String {
     format!("{status} {}", String::from_utf8_lossy(body))
 }

@@ -1,9 +1,13 @@
 //! The checker on histories made by hand: a sound one, and one for each broken promise.
 
-use std::time::Duration;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
 
 use super::checker::{Violation, check};
-use super::history::{Charge, Exchange, Heard, History, Id, Row, Wish};
+use super::history::{Call, Charge, Exchange, Heard, History, Id, Row, Wish};
+
+/// When all this began.
+static T0: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 fn id() -> Id {
     Id::new("shop-1", "order-1")
@@ -12,7 +16,7 @@ fn id() -> Id {
 fn heard(status: u16, body: &str) -> Heard {
     Heard::Answer {
         status,
-        replayed: false,
+        replayed: true,
         body: body.into(),
     }
 }
@@ -30,7 +34,26 @@ fn asked(amount: u64, heard: Heard) -> Exchange {
             wrong: false,
         },
         heard,
-        took: Duration::ZERO,
+        service: 0,
+        started: *T0,
+        ended: *T0,
+    }
+}
+
+/// From one second of the run to another.
+fn at(started: u64, ended: u64, exchange: Exchange) -> Exchange {
+    Exchange {
+        started: *T0 + Duration::from_secs(started),
+        ended: *T0 + Duration::from_secs(ended),
+        ..exchange
+    }
+}
+
+fn call(started: u64, ended: Option<u64>) -> Call {
+    Call {
+        order_id: id().order(),
+        started_us: started,
+        ended_us: ended,
     }
 }
 
@@ -41,7 +64,7 @@ fn nothing() -> Heard {
 fn charge(charge: &str) -> Charge {
     Charge {
         id: charge.to_owned(),
-        order_id: "shop-1/order-1".to_owned(),
+        order_id: id().order(),
         idempotency_key: None,
         amount: 100,
     }
@@ -68,6 +91,9 @@ fn sound() -> History {
         ],
         ledger: vec![charge("ch_1")],
         rows: vec![row("done", 201, r#"{"charge_id":"ch_1","amount":100}"#)],
+        calls: vec![call(0, None), call(1, Some(2))],
+        calm: true,
+        ..History::default()
     }
 }
 
@@ -77,6 +103,7 @@ fn declined() -> History {
         exchanges: vec![asked(100, heard(502, "unknown")), asked(100, heard(402, "no"))],
         ledger: vec![],
         rows: vec![row("done", 402, "no")],
+        ..History::default()
     };
     for exchange in &mut history.exchanges {
         exchange.wish.declined = true;
@@ -133,12 +160,12 @@ fn money() {
     broken(
         |history| {
             history.ledger.push(Charge {
-                order_id: "shop-2/order-1".to_owned(),
+                order_id: "of-nobody".to_owned(),
                 ..charge("ch_2")
             });
         },
         &[Violation::Foreign {
-            order: "shop-2/order-1".to_owned(),
+            order: "of-nobody".to_owned(),
         }],
     );
     let mut history = declined();
@@ -255,6 +282,7 @@ fn the_end() {
         exchanges: vec![asked(100, nothing())],
         ledger: vec![charge("ch_1")],
         rows: vec![row("in_progress", 0, "")],
+        ..History::default()
     };
     assert_eq!(
         check(&history),
@@ -269,5 +297,103 @@ fn the_end() {
             },
             Violation::Stuck { id: id() },
         ]
+    );
+}
+
+#[test]
+fn a_mismatch_needs_another_amount() {
+    let refused = [Violation::Refused {
+        id: id(),
+        amount: 100,
+    }];
+    broken(
+        |history| history.exchanges[1].heard = heard(422, "mismatch"),
+        &refused,
+    );
+    // One that is wrong on purpose comes too late to be an excuse.
+    broken(
+        |history| {
+            history.exchanges[1].heard = heard(422, "mismatch");
+            history.exchanges.push(asked(300, heard(422, "mismatch")));
+            history.exchanges[4].wish.wrong = true;
+        },
+        &refused,
+    );
+}
+
+#[test]
+fn after_the_final_answer_there_is_only_its_replay() {
+    let once = |status, replayed| Heard::Answer {
+        status,
+        replayed,
+        body: br#"{"charge_id":"ch_1","amount":100}"#.into(),
+    };
+    let late = |heard: Heard| {
+        let mut history = sound();
+        history.exchanges.push(at(2, 3, asked(100, heard)));
+        history
+    };
+    for fine in [once(201, true), heard(503, "away"), nothing()] {
+        assert_eq!(check(&late(fine)), []);
+    }
+    for wrong in [once(201, false), heard(409, "busy"), heard(502, "unknown")] {
+        let found = check(&late(wrong.clone()));
+        assert!(
+            matches!(found.as_slice(), [Violation::AskedAgain { .. }]),
+            "{wrong:?}: {found:?}"
+        );
+        // Started before anybody had heard it.
+        let mut early = late(wrong);
+        for exchange in &mut early.exchanges[2..4] {
+            exchange.ended = *T0 + Duration::from_secs(3);
+        }
+        assert_eq!(check(&early), []);
+    }
+    // Another amount is refused, and only that.
+    let mut history = late(heard(422, "mismatch"));
+    history.exchanges[4].wish.wrong = true;
+    assert_eq!(check(&history), []);
+    history.exchanges[4].heard = heard(409, "busy");
+    assert_eq!(check(&history).len(), 1);
+}
+
+/// A service that asks the table once for equal requests tells a late one what it has just heard for an early one.
+#[test]
+fn a_late_request_may_share_an_early_ones_question() {
+    let mut history = sound();
+    history.exchanges.push(at(0, 3, asked(100, heard(409, "busy"))));
+    history.exchanges.push(at(2, 3, asked(100, heard(409, "busy"))));
+    history.exchanges[2].ended = *T0 + Duration::from_secs(1);
+    history.exchanges[3] = at(2, 3, asked(100, paid()));
+    assert_eq!(check(&history).len(), 1);
+    history.shares_flights = Some(0);
+    assert_eq!(check(&history), []);
+    // The early one was asked elsewhere.
+    history.exchanges[4].service = 1;
+    history.exchanges[0].service = 1;
+    assert_eq!(check(&history).len(), 1);
+}
+
+#[test]
+fn calls() {
+    let mut history = sound();
+    history.calls = vec![call(0, Some(2)), call(1, Some(3))];
+    assert_eq!(check(&history), [Violation::CallsOverlap { id: id() }]);
+    // Whoever stood still may find that another one has gone on.
+    history.calm = false;
+    assert_eq!(check(&history), []);
+    let more = Violation::TooManyCalls {
+        id: id(),
+        calls: 3,
+        attempts: 2,
+    };
+    broken(|history| history.calls.push(call(2, Some(3))), &[more]);
+    // Given up and begun again: the row counts from one.
+    broken(
+        |history| {
+            history.calls.push(call(2, Some(3)));
+            history.released.insert(id());
+        },
+        &[],
     );
 }

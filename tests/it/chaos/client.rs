@@ -70,9 +70,10 @@ impl Shops {
 
     /// Sends one request to one of the services, and notes what came of it.
     pub(super) async fn ask(&self, wish: &Wish, service: usize, patience: Duration) -> Heard {
-        let address = {
+        let (place, address) = {
             let addresses = self.addresses.lock().unwrap();
-            addresses[service % addresses.len()]
+            let place = service % addresses.len();
+            (place, addresses[place])
         };
         let asked = Instant::now();
         let heard = match tokio::time::timeout(patience, self.send(wish, address)).await {
@@ -87,7 +88,9 @@ impl Shops {
         self.log.lock().unwrap().push(Exchange {
             wish: wish.clone(),
             heard: heard.clone(),
-            took: asked.elapsed(),
+            service: place,
+            started: asked,
+            ended: Instant::now(),
         });
         heard
     }

@@ -1,6 +1,7 @@
 //! What a run leaves behind: who asked for what and heard what, whose money moved, and what the table says.
 
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 /// Whose key: the pair that decides.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,13 +20,14 @@ impl Id {
 
     /// Under which the provider knows it.
     pub(super) fn order(&self) -> String {
-        format!("{}/{}", self.client, self.key)
+        let id = idemctl::key::KeyId::new(self.client.as_str(), self.key.as_str()).expect("a key");
+        idemctl::provider_key::derive(&id, Some("POST /payments"))
     }
 }
 
 impl std::fmt::Display for Id {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.order())
+        write!(f, "{} {}", self.client, self.key)
     }
 }
 
@@ -78,8 +80,27 @@ impl Heard {
 pub(super) struct Exchange {
     pub(super) wish: Wish,
     pub(super) heard: Heard,
+    /// Which of the services was asked.
+    pub(super) service: usize,
+    pub(super) started: Instant,
+    pub(super) ended: Instant,
+}
+
+impl Exchange {
     /// How long it took.
-    pub(super) took: Duration,
+    pub(super) fn took(&self) -> Duration {
+        self.ended - self.started
+    }
+}
+
+/// One time that the provider was told to charge, also where it charged nothing.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
+pub(super) struct Call {
+    pub(super) order_id: String,
+    /// By the provider's clock, in microseconds.
+    pub(super) started_us: u64,
+    /// `None`: the caller hung up, and when it stopped waiting is not known to the provider.
+    pub(super) ended_us: Option<u64>,
 }
 
 /// Money that moved.
@@ -107,4 +128,12 @@ pub(super) struct History {
     pub(super) exchanges: Vec<Exchange>,
     pub(super) ledger: Vec<Charge>,
     pub(super) rows: Vec<Row>,
+    /// In the order in which they came.
+    pub(super) calls: Vec<Call>,
+    /// Keys that an operator gave up: their next attempt is counted as the first again.
+    pub(super) released: BTreeSet<Id>,
+    /// The service that asks the database once for equal requests of one moment.
+    pub(super) shares_flights: Option<usize>,
+    /// No service stood still or died, and the database was there all the time: no lease ran out under its holder.
+    pub(super) calm: bool,
 }

@@ -12,6 +12,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use tokio_postgres::Client;
 
+use super::history::Id;
+
 struct Naive {
     database: Client,
     provider: String,
@@ -45,7 +47,7 @@ async fn pay(State(naive): State<Arc<Naive>>, headers: HeaderMap, body: Bytes) -
     }
     // ... act ...
     let mut order: serde_json::Value = serde_json::from_slice(&body).unwrap();
-    order["order_id"] = format!("{client}/{key}").into();
+    order["order_id"] = Id::new(&client, &key).order().into();
     let sent = naive
         .http
         .post(format!("{}/v1/charges", naive.provider))

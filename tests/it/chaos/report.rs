@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::checker::{Violation, doubles};
-use super::history::{Heard, History};
+use super::history::{Exchange, Heard, History};
 use super::weather::Done;
 
 /// How many lines of the services' log are shown when a promise was broken.
@@ -22,6 +22,8 @@ pub(super) struct Figures {
     /// Answers by status; those that said that they were stored earlier.
     pub(super) statuses: BTreeMap<u16, usize>,
     pub(super) replays: usize,
+    /// Times that the provider was told to charge.
+    pub(super) calls: usize,
     /// Charges at the provider; keys that were charged twice.
     pub(super) charges: usize,
     pub(super) doubles: usize,
@@ -52,6 +54,7 @@ impl Figures {
             name,
             seed,
             requests: history.exchanges.len(),
+            calls: history.calls.len(),
             charges: history.ledger.len(),
             doubles: doubles(violations),
             broken: violations.len(),
@@ -77,7 +80,7 @@ impl Figures {
         }
         let acquired = |attempt: i32| i64::from(attempt) - 1;
         figures.takeovers = history.rows.iter().map(|row| acquired(row.attempt)).sum();
-        let mut times: Vec<_> = history.exchanges.iter().map(|exchange| exchange.took).collect();
+        let mut times: Vec<_> = history.exchanges.iter().map(Exchange::took).collect();
         times.sort();
         figures.median = times.get(times.len() / 2).copied().unwrap_or_default();
         figures.slowest = times.last().copied().unwrap_or_default();
@@ -137,8 +140,8 @@ impl std::fmt::Display for Figures {
         )?;
         write!(
             f,
-            "  charges: {}, keys charged twice: {}, broken promises: {}",
-            self.charges, self.doubles, self.broken
+            "  calls of the provider: {}, charges: {}, keys charged twice: {}, broken promises: {}",
+            self.calls, self.charges, self.doubles, self.broken
         )
     }
 }

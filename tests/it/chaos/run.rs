@@ -11,7 +11,7 @@ use super::client::Shops;
 use super::history::{History, Wish};
 use super::report::Figures;
 use super::weather::{self, Season};
-use super::world::{Setup, World};
+use super::world::{SHARES_FLIGHTS, Setup, World};
 
 /// How long after the trouble everything must have come to an end.
 const SETTLED_WITHIN: Duration = Duration::from_mins(2);
@@ -79,6 +79,10 @@ pub(super) async fn run(
         exchanges: shops.log(),
         ledger: world.ledger().await,
         rows: world.rows().await,
+        calls: world.calls().await,
+        released: world.released().await,
+        shares_flights: Some(SHARES_FLIGHTS),
+        calm: season.is_calm(),
     };
     let events = world.events().await;
     world.end().await;

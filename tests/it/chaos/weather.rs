@@ -49,6 +49,13 @@ impl Season {
     };
 }
 
+impl Season {
+    /// Nothing happens to services and database.
+    pub(super) fn is_calm(self) -> bool {
+        !self.crashes && !self.stops && self.database.is_none()
+    }
+}
+
 /// How often what was done.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Done {

@@ -1,5 +1,6 @@
 //! The parts of a run: a database, a provider, two payment services, and the network between them.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
@@ -7,13 +8,16 @@ use nix::sys::signal::Signal;
 use tokio_postgres::Client;
 
 use super::client::Addresses;
-use super::history::{Charge, Id, Row};
+use super::history::{Call, Charge, Id, Row};
 use super::naive;
 use super::postgres::{Postgres, answers};
 use crate::support::{Pgbouncer, Proxy, Run, Spawned, Target, example, idemctl, temp_dir};
 
 /// How many services share the table.
 pub(super) const SERVICES: usize = 2;
+
+/// The service that asks the database once for equal requests of one moment.
+pub(super) const SHARES_FLIGHTS: usize = 1;
 
 /// What runs, and how.
 #[derive(Debug, Clone)]
@@ -156,7 +160,11 @@ impl World {
             "--lag",
             &lag,
         ];
-        let flight: &[&str] = if place == 1 { &["--single-flight"] } else { &[] };
+        let flight: &[&str] = if place == SHARES_FLIGHTS {
+            &["--single-flight"]
+        } else {
+            &[]
+        };
         let url = Postgres::url_at(self.to_database[place].address.port());
         example("payments", &[&args, flight, self.setup.more].concat()).on(&url)
     }
@@ -208,9 +216,30 @@ impl World {
         struct Ledger {
             charges: Vec<Charge>,
         }
-        let url = format!("http://{}/v1/ledger", self.provider);
+        self.books::<Ledger>("ledger").await.charges
+    }
+
+    /// All times that the provider was told to charge.
+    pub(super) async fn calls(&self) -> Vec<Call> {
+        #[derive(serde::Deserialize)]
+        struct Calls {
+            calls: Vec<Call>,
+        }
+        self.books::<Calls>("calls").await.calls
+    }
+
+    async fn books<T: serde::de::DeserializeOwned>(&self, which: &str) -> T {
+        let url = format!("http://{}/v1/{which}", self.provider);
         let answer = self.http.get(url).send().await.expect("the provider lives");
-        answer.json::<Ledger>().await.expect("a ledger").charges
+        answer.json().await.expect("as its head says")
+    }
+
+    /// The keys that `idemctl reconcile` gave up.
+    pub(super) async fn released(&self) -> BTreeSet<Id> {
+        let query = "select distinct client_id, key from idempotency_event
+                      where client_id is not null and 'release' in (action, details ->> 'action')";
+        let rows = self.client().await.query(query, &[]).await.expect("the log");
+        rows.iter().map(|row| Id::new(row.get(0), row.get(1))).collect()
     }
 
     /// The table.

@@ -173,6 +173,38 @@ async fn behind_a_pooler() {
     assert_eq!(stats["unknown"], json!([]));
 }
 
+/// The questions about keys in progress never read the table, even where the planner thinks that there are many.
+async fn plans(cli: &Cli) {
+    cli.execute("set plan_cache_mode = force_custom_plan; analyze")
+        .await;
+    let store = idemctl::store::Store::open(&cli.db.client, None).await.unwrap();
+    for (name, args) in [
+        ("stats_live", "(100001)"),
+        ("stats_expired", "(100001, 0)"),
+        ("stats_oldest_expired", ""),
+    ] {
+        let text = store
+            .statements()
+            .find(|sql| sql.name == name)
+            .unwrap()
+            .text
+            .to_string();
+        cli.execute(&format!("prepare {name} as {text}")).await;
+        let rows = cli
+            .db
+            .client
+            .query(&format!("explain execute {name} {args}"), &[])
+            .await
+            .unwrap();
+        let plan: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+        let plan = plan.join("\n");
+        assert!(
+            plan.contains("idempotency_expired_idx") && !plan.contains("Seq Scan"),
+            "{name}: {plan}"
+        );
+    }
+}
+
 /// 80 MB of pages, of which 16 are looked at.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_table_is_sampled_and_says_so() {
@@ -222,35 +254,7 @@ async fn a_large_table_is_sampled_and_says_so() {
     assert_eq!(exact["estimated"], false);
     assert_eq!(count(&exact["rows"]), 100_020);
     assert_eq!(count(of_state(&exact, "failed")), 10_000);
-    // The questions about keys in progress never read the table, even where the planner thinks that there are many.
-    cli.execute("set plan_cache_mode = force_custom_plan; analyze")
-        .await;
-    let store = idemctl::store::Store::open(&cli.db.client, None).await.unwrap();
-    for (name, args) in [
-        ("stats_live", "(100001)"),
-        ("stats_expired", "(100001, 0)"),
-        ("stats_oldest_expired", ""),
-    ] {
-        let text = store
-            .statements()
-            .find(|sql| sql.name == name)
-            .unwrap()
-            .text
-            .to_string();
-        cli.execute(&format!("prepare {name} as {text}")).await;
-        let rows = cli
-            .db
-            .client
-            .query(&format!("explain execute {name} {args}"), &[])
-            .await
-            .unwrap();
-        let plan: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
-        let plan = plan.join("\n");
-        assert!(
-            plan.contains("idempotency_expired_idx") && !plan.contains("Seq Scan"),
-            "{name}: {plan}"
-        );
-    }
+    plans(&cli).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,7 +4,7 @@ use super::{Findings, find, run, sound, sound_on, sound_settings};
 use crate::cli::fixture::calm;
 use crate::connect::certificates::Certificates;
 use crate::protocol::clocks::libfaketime;
-use crate::support::{Cluster, ClusterOptions, PgbouncerOptions, free_port, pgbouncer, temp_dir};
+use crate::support::{Cluster, ClusterOptions, PgbouncerOptions, free_port, pgbouncer, temp_dir, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_not_there() {
@@ -184,4 +184,20 @@ async fn a_machine_without_systemd() {
     );
     let output = calm(run(&cli, &["-o", "ids"]).run().await);
     assert_eq!(output.code, 2, "{}", output.transcript());
+}
+
+/// Unknown answers alone would look like a server in good health.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_breaks_while_the_checks_are_made() {
+    let cli = sound().await;
+    let mut other = cli.db.connect().await;
+    let tx = other.transaction().await.unwrap();
+    tx.batch_execute("lock table idempotency").await.unwrap();
+    let doctor = run(&cli, &["--lock-timeout", "1m", "--statement-timeout", "1m"]).spawn();
+    let end = "select count(*) from (select pg_terminate_backend(pid) from pg_stat_activity
+                where datname = current_database() and wait_event_type = 'Lock') ended";
+    until("it waits for the lock", async || cli.number(end).await > 0).await;
+    let findings = Findings::of(doctor.wait().await);
+    findings.are(&["connection"], 7);
+    assert!(!findings.named(&["unknown"]).is_empty());
 }

@@ -44,6 +44,16 @@ async fn the_session_goes_as_promised() {
             assert!(output.contains(&part), "{command}: {part:?} in\n{output}");
         }
     }
-    assert_eq!(super::charges(&provider, "shop-1/order-1").await.len(), 1);
-    assert_eq!(super::charges(&provider, "shop-2/order-1").await.len(), 1);
+    assert_eq!(
+        super::charges(&provider, &super::order("shop-1", "order-1"))
+            .await
+            .len(),
+        1
+    );
+    assert_eq!(
+        super::charges(&provider, &super::order("shop-2", "order-1"))
+            .await
+            .len(),
+        1
+    );
 }

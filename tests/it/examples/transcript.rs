@@ -1,6 +1,6 @@
 //! The story that the project began with, word for word, over real processes.
 
-use super::{PAYMENT, Server, charges, pay};
+use super::{PAYMENT, Server, charges, order, pay};
 use crate::protocol::Table;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -38,8 +38,8 @@ async fn two_at_once_a_retry_another_amount_and_another_client() {
     assert_eq!((shop_2.status, shop_2.replayed), (201, false));
     assert_ne!(shop_2.body, won.body);
 
-    assert_eq!(charges(&provider, "shop-1/order-1").await, ["ch_1"]);
-    assert_eq!(charges(&provider, "shop-2/order-1").await, ["ch_2"]);
+    assert_eq!(charges(&provider, &order("shop-1", "order-1")).await, ["ch_1"]);
+    assert_eq!(charges(&provider, &order("shop-2", "order-1")).await, ["ch_2"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -59,8 +59,30 @@ async fn a_declined_card_is_final_and_a_request_that_cannot_be_read_gives_the_ke
     let wrong = pay(&service, "shop-1", "order-2", r#"{"amount":-1,"currency":"EUR"}"#).await;
     assert_eq!(wrong.status, 400, "{wrong:?}");
     assert_eq!(pay(&service, "shop-1", "order-2", PAYMENT).await.status, 201);
-    assert_eq!(charges(&provider, "shop-1/order-1").await.len(), 0);
-    assert_eq!(charges(&provider, "shop-1/order-2").await.len(), 1);
+    assert_eq!(charges(&provider, &order("shop-1", "order-1")).await.len(), 0);
+    assert_eq!(charges(&provider, &order("shop-1", "order-2")).await.len(), 1);
+}
+
+/// Wherever the boundary between client and key lies, and however long both are, each pair is a payment of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_two_keys_share_an_order_id_and_the_longest_key_works() {
+    let table = Table::new().await;
+    let provider = Server::start("provider", &[]).await;
+    let service = Server::payments(&table, &provider, &["--look-up"]).await;
+    let (client, key) = ("c".repeat(255), "k".repeat(255));
+    for (number, (client, key)) in [("a", "b/c"), ("a/b", "c"), (client.as_str(), key.as_str())]
+        .into_iter()
+        .enumerate()
+    {
+        let first = pay(&service, client, key, PAYMENT).await;
+        assert_eq!((first.status, first.replayed), (201, false), "{first:?}");
+        let again = pay(&service, client, key, PAYMENT).await;
+        assert_eq!((again.replayed, &again.body), (true, &first.body));
+        let charge = format!("ch_{}", number + 1);
+        assert_eq!(charges(&provider, &order(client, key)).await, [charge]);
+    }
+    let recorded = "select count(distinct order_id) = 3 from idempotency";
+    table.until(recorded).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -100,15 +100,14 @@ impl Executor for Counted<'_> {
 #[tokio::test]
 async fn a_storm_of_equal_requests_asks_once() {
     let table = Table::new().await;
-    let keys = &table.keys;
     let counted = Counted {
         client: &table.db.client,
         statements: AtomicUsize::new(0),
     };
-    let flight = SingleFlight::default();
+    let flight = SingleFlight::new(table.keys.clone());
     let storm = || async {
         let wishes: Vec<_> = (0..50).map(|_| request("hot")).collect();
-        let answers = wishes.iter().map(|wish| flight.reserve(keys, &counted, wish));
+        let answers = wishes.iter().map(|wish| flight.reserve(&counted, wish));
         let answers: Vec<_> = join_all(answers).await.into_iter().map(Result::unwrap).collect();
         (answers, counted.statements.swap(0, Ordering::SeqCst))
     };
@@ -145,10 +144,7 @@ async fn a_storm_of_equal_requests_asks_once() {
     // Another body is another question, and one after the other each asks.
     let other = idemctl::protocol::Request::new(request("hot").id().clone(), crate::protocol::print("pay 2"));
     let same = request("hot");
-    let (one, two) = tokio::join!(
-        flight.reserve(keys, &counted, &same),
-        flight.reserve(keys, &counted, &other)
-    );
+    let (one, two) = tokio::join!(flight.reserve(&counted, &same), flight.reserve(&counted, &other));
     assert!(matches!(
         (one, two),
         (Ok(Reservation::Replay(_)), Ok(Reservation::Mismatch(_)))
@@ -160,14 +156,98 @@ async fn a_storm_of_equal_requests_asks_once() {
 #[tokio::test]
 async fn when_the_first_is_given_up_another_one_asks() {
     let table = Table::new().await;
-    let flight = SingleFlight::default();
+    let flight = SingleFlight::new(table.keys.clone());
     let wish = request("k");
     let _lease = acquire(&table.keys, &table.db.client, &wish).await;
     let (first, second) = (request("k"), request("k"));
-    let mut given_up = Box::pin(flight.reserve(&table.keys, &table.db.client, &first));
+    let mut given_up = Box::pin(flight.reserve(&table.db.client, &first));
     assert!((&mut given_up).now_or_never().is_none());
-    let next = flight.reserve(&table.keys, &table.db.client, &second);
+    let next = flight.reserve(&table.db.client, &second);
     let drop_first = async { drop(given_up) };
     let (answer, ()) = tokio::join!(next, drop_first);
     assert!(matches!(answer, Ok(Reservation::InProgress(_))), "{answer:?}");
+}
+
+/// Takes the statement and never answers.
+struct Mute;
+
+impl Executor for Mute {
+    async fn run(&self, _: &Statement, _: &Params<'_>) -> Result<Answer> {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_never_answers_is_given_up() {
+    let table = Table::new().await;
+    let connections = || async { Ok(Mute) };
+    let layer = IdempotencyLayer::new(table.keys.clone(), connections, client)
+        .statement_timeout(Duration::from_millis(200))
+        .single_flight();
+    let service = service(layer.clone()).await;
+    let started = std::time::Instant::now();
+    let calls = (0..5).map(|_| service.post("shop-1", Some("k"), PAY));
+    for got in join_all(calls).await {
+        assert_eq!(
+            (got.status, got.problem.as_str()),
+            (503, "unavailable"),
+            "{got:?}"
+        );
+    }
+    // Three seconds of patience for the one that asked; nobody waits behind it for ever.
+    assert!(started.elapsed() < Duration::from_secs(30));
+    assert_eq!(service.runs(), 0);
+    layer.idle().await;
+}
+
+/// The answer to the claim is lost, and the database away for longer than the client is kept waiting: the claim does
+/// not stay with nobody for a whole lease.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_was_given_up_is_given_back() {
+    let table = Table::new().await;
+    let connection = Arc::new(table.db.connect().await);
+    let away = Arc::new(AtomicUsize::new(0));
+    let switch = Arc::clone(&away);
+    let connections = move || {
+        let lossy = Lossy {
+            client: Arc::clone(&connection),
+            statements: Arc::clone(&switch),
+        };
+        let first = switch.load(Ordering::SeqCst) == 0;
+        let back = switch.load(Ordering::SeqCst) > 10;
+        async move {
+            if first || back {
+                Ok(lossy)
+            } else {
+                Err(unreachable())
+            }
+        }
+    };
+    let layer = IdempotencyLayer::new(table.keys.clone(), connections, client).lease(Duration::from_hours(1));
+    let service = service(layer).await;
+    let got = service.post("shop-1", Some("k"), PAY).await;
+    assert_eq!(
+        (got.status, got.problem.as_str(), service.runs()),
+        (503, "unavailable", 0)
+    );
+    assert!(table.row("k").await.is_some(), "it was committed");
+    away.store(11, Ordering::SeqCst);
+    table.until("select count(*) = 0 from idempotency").await;
+    let got = service.post("shop-1", Some("k"), PAY).await;
+    assert_eq!((got.status, got.replayed), (201, false), "{got:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_that_do_not_fit_a_request_are_said_not_to() {
+    let table = Table::new().await;
+    let connection = Arc::new(table.db.connect().await);
+    let layer = super::layer(table.keys.clone(), connection).order_id(|_, _| "x".repeat(300));
+    let service = service(layer).await;
+    let got = service.post("shop-1", Some("k"), PAY).await;
+    assert_eq!(
+        (got.status, got.problem.as_str()),
+        (500, "misconfigured"),
+        "{got:?}"
+    );
+    assert_eq!(got.header("retry-after"), None, "a repeat fares no better");
 }

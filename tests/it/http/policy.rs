@@ -59,6 +59,8 @@ async fn definite_answers_are_stored_and_others_are_not() {
         ("refuse", 400, 400, 2, ""),
         ("fail-early", 500, 500, 2, ""),
         ("fail", 502, 502, 2, "in_progress"),
+        ("renew-and-fail", 502, 502, 2, "in_progress"),
+        ("gave-up", 408, 408, 2, "in_progress"),
         ("panic", 503, 503, 2, "in_progress"),
         ("large", 500, 500, 1, "done 500"),
     ] {
@@ -127,7 +129,7 @@ async fn an_optional_key_and_chosen_fields() {
         .fields(idemctl::fingerprint::Fields::new(["/amount"]).unwrap())
         .provider("acme")
         .unwrap()
-        .order_id(|_, id| format!("{}/{}", id.client_id(), id.key()));
+        .order_id(|_, id| idemctl::provider_key::derive(id, Some("POST /payments")));
     let service = service(layer).await;
     for _ in 0..2 {
         assert_eq!(service.post("shop-1", None, PAY).await.status, 201);
@@ -142,5 +144,7 @@ async fn an_optional_key_and_chosen_fields() {
     assert_eq!((again.replayed, &again.body), (true, &first.body));
     let query = "select concat_ws(' ', operation, provider, order_id) from idempotency";
     let row: String = table.db.client.query_one(query, &[]).await.unwrap().get(0);
-    assert_eq!(row, "POST /payments acme shop-1/k");
+    let id = idemctl::key::KeyId::new("shop-1", "k").unwrap();
+    let order = idemctl::provider_key::derive(&id, Some("POST /payments"));
+    assert_eq!(row, format!("POST /payments acme {order}"));
 }

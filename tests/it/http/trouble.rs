@@ -181,3 +181,30 @@ async fn a_handler_finds_out_in_time_that_its_lease_is_lost() {
     let (got, ()) = tokio::join!(call, storm);
     assert_eq!(got.status, 201, "{got:?}");
 }
+
+/// A task that the handler left behind when it answered "unknown": it must not wake the lease, and must not charge.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_outlives_its_handler_may_not_renew() {
+    let (table, service) = fixture().await;
+    let got = service
+        .post("shop-1", Some("k"), r#"{"do": "leave-behind"}"#)
+        .await;
+    assert_eq!(got.status, 504);
+    service.begun().await;
+    service.work.gate.add_permits(1);
+    until("the task has asked", async || {
+        service.work.begun.available_permits() > 0
+    })
+    .await;
+    assert_eq!(service.work.begun.available_permits(), 7, "it was refused");
+    let over = "select locked_until <= now() from idempotency";
+    assert!(
+        table
+            .db
+            .client
+            .query_one(over, &[])
+            .await
+            .unwrap()
+            .get::<_, bool>(0)
+    );
+}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use idemctl::protocol::{Idempotency, Reservation};
+use idemctl::protocol::Reservation;
 use idemctl::store::{Cached, Executor};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixStream};
@@ -39,8 +39,16 @@ async fn written(client: &Client) -> (String, String) {
     (row.get(0), row.get(1))
 }
 
-async fn repeats(keys: &Idempotency, executor: &impl Executor, count: usize) {
-    for _ in 0..count {
+/// The first repeats come to a process that has not met the keys.
+async fn repeats(table: &Table, executor: &impl Executor, count: usize) {
+    for repeat in 0..count {
+        let fresh;
+        let keys = if repeat % 10 == 0 {
+            fresh = super::open(&table.db.client).await;
+            &fresh
+        } else {
+            &table.keys
+        };
         let outcome = keys.reserve(executor, &request("busy")).await.unwrap();
         assert!(matches!(outcome, Reservation::InProgress(_)), "{outcome:?}");
         assert_eq!(replay(keys, executor, &request("done")).await.body(), b"{}");
@@ -60,11 +68,11 @@ async fn repeats_write_nothing() {
         let cached = Cached::new(table.db.connect().await);
         client.batch_execute("vacuum").await.unwrap();
         client.batch_execute("checkpoint").await.unwrap();
-        repeats(keys, client, 2).await;
-        repeats(keys, &cached, 10).await;
+        repeats(&table, client, 2).await;
+        repeats(&table, &cached, 20).await;
         let before = written(client).await;
-        repeats(keys, client, 500).await;
-        repeats(keys, &cached, 500).await;
+        repeats(&table, client, 500).await;
+        repeats(&table, &cached, 500).await;
         assert_eq!(written(client).await, before);
         // The measure does see a write.
         let _claim = acquire(keys, client, &request("new")).await;

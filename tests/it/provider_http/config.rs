@@ -71,11 +71,11 @@ fn each_error_names_its_key() {
         ),
         (
             "headers = { A = { prefix = 's3cret' } }",
-            "exactly one of `file` and `env`",
+            "exactly one of `file`, `credential` and `env`",
         ),
         (
             "headers = { A = { file = '/x', env = 'X' } }",
-            "exactly one of `file` and `env`",
+            "exactly one of `file`, `credential` and `env`",
         ),
         ("headers = { A = { fiel = '/x' } }", "unknown field `fiel`"),
         (
