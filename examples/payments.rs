@@ -7,6 +7,7 @@
 
 #![expect(clippy::print_stdout, reason = "the address goes to standard output")]
 
+use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -341,7 +342,10 @@ fn router(
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args = Args::parse();
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
     // reqwest wants one chosen even for plain HTTP; an error says that there is one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let metrics = PrometheusBuilder::new()

@@ -20,7 +20,8 @@ pub const BODY_TOO_LARGE: &str = "urn:idemctl:problem:body-too-large";
 pub const IN_PROGRESS: &str = "urn:idemctl:problem:in-progress";
 /// The key was used for another request: use a new one.
 pub const MISMATCH: &str = "urn:idemctl:problem:mismatch";
-/// Nothing was done, because the key could not be claimed: repeat with the same key.
+/// This request did nothing, because the key could not be claimed: repeat with the same key. (What an earlier request
+/// with it did is not known.)
 pub const UNAVAILABLE: &str = "urn:idemctl:problem:unavailable";
 /// Nothing was done: the service's own settings do not fit the request, and a repeat fares no better.
 pub const MISCONFIGURED: &str = "urn:idemctl:problem:misconfigured";

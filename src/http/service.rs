@@ -151,7 +151,8 @@ where
 
 fn unavailable(error: &crate::error::Error) -> Problem {
     tracing::error!(%error, "a key could not be claimed; the request is refused");
-    let detail = "Nothing was done. Repeat the request with the same idempotency key.";
+    let detail = "This request did nothing; an earlier one with the same idempotency key may have taken effect. \
+                  Repeat it later with the same key.";
     Problem::new(
         problem::UNAVAILABLE,
         StatusCode::SERVICE_UNAVAILABLE,
@@ -164,7 +165,7 @@ fn unavailable(error: &crate::error::Error) -> Problem {
 /// The layer's own settings do not fit this request: an order id that is too long, a lease out of range.
 fn misconfigured(error: &crate::error::Error) -> Problem {
     tracing::error!(%error, "the idempotency layer cannot claim keys for such requests");
-    let detail = "Nothing was done. The service has to be put right before this request can be served.";
+    let detail = "This request did nothing. The service has to be put right before it can be served.";
     Problem::new(
         problem::MISCONFIGURED,
         StatusCode::INTERNAL_SERVER_ERROR,

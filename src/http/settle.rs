@@ -130,7 +130,7 @@ impl<P: Connections> Settler<'_, P> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match lease.complete(self.executor, answer).await {
-                Err(error) if may_pass(&error) && Instant::now() < deadline => pause(&error).await,
+                Err(error) if may_pass(&error) && Instant::now() < deadline => pause(lease, &error).await,
                 result => return result,
             }
         }
@@ -180,7 +180,7 @@ impl<P: Connections> Settler<'_, P> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match lease.abandon(self.executor).await {
-                Err(error) if may_pass(&error) && Instant::now() < deadline => pause(&error).await,
+                Err(error) if may_pass(&error) && Instant::now() < deadline => pause(lease, &error).await,
                 result => return log(result.map(drop)),
             }
         }
@@ -190,7 +190,7 @@ impl<P: Connections> Settler<'_, P> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match lease.outcome_unknown(self.executor, reason).await {
-                Err(error) if may_pass(&error) && Instant::now() < deadline => pause(&error).await,
+                Err(error) if may_pass(&error) && Instant::now() < deadline => pause(lease, &error).await,
                 result => return log(result),
             }
         }
@@ -202,8 +202,8 @@ fn may_pass(error: &Error) -> bool {
     error.needs_reconnect() || error.is_retryable()
 }
 
-async fn pause(error: &Error) {
-    tracing::warn!(%error, "the lease could not be settled; trying again");
+async fn pause(lease: &Lease, error: &Error) {
+    tracing::warn!(%error, id = %lease.id(), "the lease could not be settled; trying again");
     tokio::time::sleep(Duration::from_millis(fastrand::u64(50..250))).await;
 }
 

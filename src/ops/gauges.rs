@@ -265,11 +265,12 @@ async fn ask(
 
 impl JobGauges {
     fn new(job: &'static str, row: &JobRow) -> Self {
-        let seconds = |at: Timestamp| micros_as_seconds(at.to_micros());
+        // Prometheus counts from 1970.
+        let seconds = |at: Timestamp| at.to_utc().map(|at| micros_as_seconds(at.timestamp_micros()));
         let last = row.last_success_at.unwrap_or(row.known_since);
         Self {
             job,
-            last_success: row.last_success_at.map(seconds),
+            last_success: row.last_success_at.and_then(seconds),
             since_success: micros_as_seconds(row.now.to_micros().saturating_sub(last.to_micros())),
         }
     }

@@ -96,10 +96,12 @@ impl Lifecycle {
         let told = Arc::clone(&asked);
         tokio::spawn(async move {
             while let Some(origin) = signals.next().await {
-                let sender = origin.process.map(|process| process.pid);
+                let sender = origin
+                    .process
+                    .map_or_else(|| "unknown".to_owned(), |process| process.pid.to_string());
                 match origin.signal {
                     SIGHUP => {
-                        tracing::info!(?sender, "SIGHUP: reading the configuration again");
+                        tracing::info!(%sender, "SIGHUP: reading the configuration again");
                         // A reload that is still waiting will read what is there by then.
                         let _ = send_reload.try_send(());
                     }
@@ -107,7 +109,7 @@ impl Lifecycle {
                         let _ = send_report.try_send(());
                     }
                     signal if told.load(Ordering::SeqCst) == NOTHING => {
-                        tracing::info!(signal, ?sender, "stopping after what is under way");
+                        tracing::info!(signal, %sender, "stopping after what is under way");
                         let asked = if signal == SIGINT { INTERRUPT } else { TERMINATE };
                         told.store(asked, Ordering::SeqCst);
                         armed.store(second_ends, Ordering::SeqCst);

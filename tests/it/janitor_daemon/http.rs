@@ -150,6 +150,14 @@ async fn the_table_and_the_jobs_are_shown_without_a_word_of_a_row() {
         (seen["idemctl_purge_deleted_keys_total"] - 7.0).abs() < 1e-9,
         "{seen:#?}"
     );
+    let now: f64 =
+        f.db.client
+            .query_one("select extract(epoch from clock_timestamp())::float8", &[])
+            .await
+            .unwrap()
+            .get(0);
+    let ago = now - seen["idemctl_janitor_last_success_timestamp_seconds{janitor_job=\"purge\"}"];
+    assert!((0.0..120.0).contains(&ago), "Unix time, a moment ago: {ago}");
     assert_eq!(terminate(daemon).await.code, 0);
 }
 

@@ -31,6 +31,7 @@ pub(crate) struct Janitor {
     /// How long what is under way may go on after SIGTERM.
     grace: Option<Span>,
     /// Where to serve `/metrics`, `/healthz` and `/readyz`.
+    #[serde(default, deserialize_with = "address")]
     listen: Option<SocketAddr>,
     /// Whether `listen` may be an address that other machines reach.
     listen_public: bool,
@@ -309,4 +310,14 @@ impl Janitor {
 /// Says in which section of the file the error is.
 fn place(section: &str, error: idemctl::error::Error) -> CliError {
     CliError::from(error).context(&format!("[{section}]"))
+}
+
+/// The reader's own words for what is no address name neither the key nor what is wanted.
+fn address<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAddr>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map(Some).map_err(|_| {
+        serde::de::Error::custom(format!(
+            "listen is {text:?}; give an IP address and a port, such as 127.0.0.1:9797"
+        ))
+    })
 }

@@ -108,7 +108,8 @@ async fn walk(context: &Context, server: &Server, binaries: &idemctl::dev::Binar
 /// Runs one command as the reader would, and shows the line and everything that it says.
 async fn show(context: &Context, step: &Step, url: &str, config: &Path) -> Result<()> {
     let Step { say, args, exit } = step;
-    crate::render::raw(&format!("\n# {say}\n$ idemctl {}\n", args.join(" ")))?;
+    let line: Vec<String> = args.iter().map(|arg| quoted(arg)).collect();
+    crate::render::raw(&format!("\n# {say}\n$ idemctl {}\n", line.join(" ")))?;
     let failed = |why: String| {
         CliError::new(
             Exit::Other,
@@ -159,5 +160,14 @@ impl Drop for ConfigFile {
     fn drop(&mut self) {
         // It holds no secret; if it stays, it does no harm.
         let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// As it has to be typed. The words of the walk hold no quotes.
+fn quoted(arg: &str) -> String {
+    if arg.contains(' ') {
+        format!("\"{arg}\"")
+    } else {
+        arg.to_owned()
     }
 }
