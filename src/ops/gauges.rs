@@ -192,7 +192,13 @@ pub async fn ping(conn: &Connection, store: &Store) -> Result<()> {
 pub async fn read(conn: &mut Connection, store: &Store, request: &Request, deadline: Instant) -> Gauges {
     let mut gauges = Gauges::default();
     for question in Question::ALL {
-        let asked = ask(conn, store, request, question, &mut gauges);
+        let asked = async {
+            // A timeout that is over lets its future begin all the same.
+            if Instant::now() >= deadline {
+                return std::future::pending().await;
+            }
+            ask(conn, store, request, question, &mut gauges).await
+        };
         let why = match tokio::time::timeout_at(deadline, asked).await {
             Ok(Ok(())) => continue,
             Ok(Err(error)) => error.to_string(),

@@ -223,7 +223,12 @@ async fn the_url_may_be_a_credential_of_systemd() {
     assert_eq!(value(own, "host").await.0, "from-env");
 
     for (text, line, word) in [
-        ("[database]\nurl_credential = \"a/b\"\n", "line 2", "a/b"),
+        // What stands there is not quoted: it may be the URL itself, by mistake.
+        (
+            "[database]\nurl_credential = \"postgres://u:s3cr3t-Pa55@h/x\"\n",
+            "line 2",
+            "database.url_credential is no name",
+        ),
         (
             "[database]\nurl_credential = \"..\"\n",
             "line 2",
