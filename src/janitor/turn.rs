@@ -130,7 +130,11 @@ impl Turn {
     pub async fn take(conn: &Connection, store: &Store, job: Job) -> Result<Taken> {
         let token = Uuid::new_v4();
         for _ in 0..TRIES {
-            let row = look(conn, store, job).await?;
+            let row = match look(conn, store, job).await {
+                // Under REPEATABLE READ and SERIALIZABLE somebody else may have made the row just now.
+                Err(error) if error.is_retryable() => continue,
+                row => row?,
+            };
             if let Some(held) = due::held(&row, job, token) {
                 return Ok(Taken::Held(held));
             }
