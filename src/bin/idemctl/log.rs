@@ -1,7 +1,10 @@
 //! Logs, and everything else that goes to stderr: as text, as JSON, or as journald takes it.
 //!
-//! Under systemd, where stderr leads to the journal (`JOURNAL_STREAM`, `systemd.exec(5)`), a line of text begins with
-//! its priority as `sd-daemon(3)` describes, and has no time of its own, since the journal has one.
+//! Under systemd, where stderr leads to the journal (`JOURNAL_STREAM`, `systemd.exec(5)`), an event goes there with its
+//! values as fields; where that cannot be, and for all else, a line of text begins with its priority as `sd-daemon(3)`
+//! describes, and has no time of its own, since the journal has one.
+
+mod journal;
 
 use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -174,7 +177,13 @@ where
                 let line = Line::new(level, seen.message, fields.collect());
                 writeln!(out, "{}", line.json())
             }
-            Style::Journal => writeln!(out, "<{}>{}", priority(level), seen.text()),
+            Style::Journal => {
+                let (priority, text) = (priority(level), seen.text());
+                if journal::send(priority, &text, &seen.fields) {
+                    return Ok(());
+                }
+                writeln!(out, "<{priority}>{text}")
+            }
             Style::Text if out.has_ansi_escapes() => {
                 let colour = anstyle::Style::new().fg_color(Some(colour(level).into()));
                 writeln!(out, "{} {colour}{level:>5}{colour:#} {}", now(), seen.text())

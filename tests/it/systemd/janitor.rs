@@ -35,6 +35,13 @@ async fn it_is_ready_reloaded_stopped_and_watched() {
 
     let journal = facts.ok("journal");
     assert!(journal.contains("Watchdog timeout"), "{journal}");
+    // Found by the field, read as text.
+    let of_job = facts.ok("journal-fields");
+    assert!(
+        of_job.contains("next run job=purge"),
+        "{of_job}\n--- all\n{journal}"
+    );
+    assert!(!of_job.contains("job=expired"), "{of_job}");
     facts.ok("another-process");
     // A core dump would hold the password.
     assert_eq!(facts.ok("cores"), "");
