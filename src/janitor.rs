@@ -176,7 +176,8 @@ impl Done {
     /// Whether items of the run failed although the run itself did not.
     pub fn is_partial(&self) -> bool {
         match self {
-            Self::Purge(result) => result.as_ref().is_ok_and(|report| report.skipped > 0),
+            // Rows that others hold locked are left for the next run, as `idemctl purge` leaves them.
+            Self::Purge(result) => result.as_ref().is_ok_and(|report| report.refused > 0),
             Self::Expired(result) => result.as_ref().is_ok_and(|report| report.errors() > 0),
             Self::Reconcile(result) => result
                 .as_ref()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::{fixture, layer, layer_of, service, unreachable};
+use super::{Got, Service, fixture, layer, layer_of, service, unreachable};
 use crate::protocol::{Table, open};
 use crate::support::until;
 
@@ -55,15 +55,8 @@ async fn without_the_table_nothing_runs_and_no_answer_is_given_that_nobody_kept(
     assert_eq!((got.status, got.problem.as_str()), (503, "outcome-unknown"));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_holder_that_lost_its_lease_answers_with_what_is_stored() {
-    let table = Table::new().await;
-    let connection = Arc::new(table.db.connect().await);
-    let keys = open(&connection).await;
-    let layer = layer(keys, connection).lease(Duration::from_secs(1));
-    let slow = service(layer.clone()).await;
-    let quick = service(layer).await;
-    let body = r#"{"do": "wait"}"#;
+/// What two services answer when the quick one takes over from the slow one, whose lease of `k` ran out at work.
+async fn overtaken(table: &Table, slow: &Service, quick: &Service, body: &str) -> (Got, Got) {
     let late = slow.post("shop-1", Some("k"), body);
     let takeover = async {
         slow.begun().await;
@@ -73,7 +66,19 @@ async fn a_holder_that_lost_its_lease_answers_with_what_is_stored() {
         slow.work.gate.add_permits(1);
         taken
     };
-    let (late, taken) = tokio::join!(late, takeover);
+    tokio::join!(late, takeover)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_that_lost_its_lease_answers_with_what_is_stored() {
+    let table = Table::new().await;
+    let connection = Arc::new(table.db.connect().await);
+    let keys = open(&connection).await;
+    let layer = layer(keys, connection).lease(Duration::from_secs(1));
+    let slow = service(layer.clone()).await;
+    let quick = service(layer).await;
+    let body = r#"{"do": "wait"}"#;
+    let (late, taken) = overtaken(&table, &slow, &quick, body).await;
     assert_eq!((taken.status, taken.replayed), (201, false));
     assert!(taken.body.contains("\"attempt\": 2"), "{taken:?}");
     assert_eq!((late.status, late.replayed, &late.body), (201, true, &taken.body));
@@ -157,16 +162,7 @@ async fn a_handler_finds_out_in_time_that_its_lease_is_lost() {
     let slow = service(layer.clone()).await;
     let quick = service(layer).await;
     let body = r#"{"do": "renew"}"#;
-    let late = slow.post("shop-1", Some("k"), body);
-    let takeover = async {
-        slow.begun().await;
-        table.over("k").await;
-        quick.work.gate.add_permits(1);
-        let taken = quick.post("shop-1", Some("k"), body).await;
-        slow.work.gate.add_permits(1);
-        taken
-    };
-    let (late, taken) = tokio::join!(late, takeover);
+    let (late, taken) = overtaken(&table, &slow, &quick, body).await;
     assert_eq!(taken.status, 201);
     assert_eq!(late.status, 502);
     let said = "the lease on shop-1 k is lost: the row is done, attempt 2, owner ";

@@ -184,7 +184,7 @@ async fn write_down(
 ) {
     let (outcome, summary) = match result {
         Ok(report) if report.stopped == Stopped::Interrupted => (Outcome::Interrupted, report.to_string()),
-        Ok(report) if report.skipped > 0 => (Outcome::Partial, report.to_string()),
+        Ok(report) if report.refused > 0 => (Outcome::Partial, report.to_string()),
         Ok(report) => (Outcome::Ok, report.to_string()),
         Err(failure) if matches!(failure.cause, Error::Interrupted) => {
             (Outcome::Interrupted, failure.to_string())
