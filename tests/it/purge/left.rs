@@ -2,11 +2,17 @@
 
 use serde_json::Value;
 
-use super::fixture;
+use super::{Fixture, fixture};
 use crate::support::{Output, idemctl};
 
 fn view(output: &Output) -> Value {
     serde_json::from_str(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", output.transcript()))
+}
+
+/// How the last purge went, by the job's row.
+async fn outcome(f: &Fixture) -> String {
+    let query = "select last_outcome from idempotency_job where job = 'purge'";
+    f.db.client.query_one(query, &[]).await.unwrap().get(0)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -27,6 +33,10 @@ async fn locked_rows_are_no_fault_and_rows_that_refuse_are_one() {
     assert_eq!(left["refused"], 0, "{left}");
     let note = format!("note: {skipped} rows stayed locked");
     assert!(output.stderr.contains(&note), "{}", output.transcript());
+    assert_eq!(outcome(&f).await, "ok");
+    let once = idemctl(&["janitor", "--once"]).on(&f.db.url).run().await;
+    assert_eq!(once.code, 0, "{}", once.transcript());
+    assert_eq!(outcome(&f).await, "ok");
     locker.batch_execute("rollback").await.unwrap();
 
     // The next purge takes them, but for one that something refers to: the unit has to fail.
@@ -49,4 +59,8 @@ async fn locked_rows_are_no_fault_and_rows_that_refuse_are_one() {
         "{}",
         output.transcript()
     );
+    assert_eq!(outcome(&f).await, "partial");
+    let once = idemctl(&["janitor", "--once"]).on(&f.db.url).run().await;
+    assert_eq!(once.code, 6, "{}", once.transcript());
+    assert_eq!(outcome(&f).await, "partial");
 }
