@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use tokio::net::UnixDatagram;
+use tokio::sync::{Mutex, mpsc};
 
 use crate::support::{Run, Spawned, idemctl, temp_dir};
 
@@ -24,14 +25,29 @@ const QUIET: &str =
 /// A configuration file and, beside it, the socket of a service manager.
 struct Place {
     dir: tempfile::TempDir,
-    manager: UnixDatagram,
+    /// What the manager was told. It is read at once: the socket holds ten messages, and a daemon does not wait for a
+    /// manager that is slow.
+    told: Mutex<mpsc::UnboundedReceiver<String>>,
 }
 
 impl Place {
     fn new(config: &str) -> Self {
         let dir = temp_dir();
         let manager = UnixDatagram::bind(dir.path().join("notify")).unwrap();
-        let place = Self { dir, manager };
+        let (send, told) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            let mut buffer = vec![0; 8192];
+            while let Ok(length) = manager.recv(&mut buffer).await {
+                let message = String::from_utf8(buffer[..length].to_vec()).unwrap();
+                if send.send(message).is_err() {
+                    break;
+                }
+            }
+        });
+        let place = Self {
+            dir,
+            told: Mutex::new(told),
+        };
         place.write(config);
         place
     }
@@ -54,10 +70,12 @@ impl Place {
 
     /// The next datagram, as it came.
     async fn told(&self) -> String {
-        let mut buffer = vec![0; 8192];
-        let received = tokio::time::timeout(Duration::from_mins(1), self.manager.recv(&mut buffer));
-        let length = received.await.expect("the manager is told something").unwrap();
-        String::from_utf8(buffer[..length].to_vec()).unwrap()
+        let mut told = self.told.lock().await;
+        let received = tokio::time::timeout(Duration::from_mins(1), told.recv());
+        received
+            .await
+            .expect("the manager is told something")
+            .expect("the reader lives")
     }
 
     /// The datagrams up to and with the first that contains this.
