@@ -132,7 +132,13 @@ impl Daemon {
         let mut stopping = false;
         loop {
             tokio::select! {
-                result = &mut work => return result,
+                result = &mut work => {
+                    // Where nothing is under way, the work may hear of the stop before we do.
+                    if !stopping {
+                        self.notifier.stopping("stopping", MANAGER_MARGIN);
+                    }
+                    return result;
+                }
                 () = stop.soft(), if !stopping => {
                     stopping = true;
                     let within = options.grace + MANAGER_MARGIN;

@@ -59,8 +59,16 @@ async fn ready_reloading_stopping() {
     daemon.signal(Signal::SIGTERM);
     // Read at once: the socket holds a few messages, and a daemon that ends does not wait long for a slow manager.
     let stopping = place.told_until("STOPPING=1").await.pop().unwrap();
-    // As long as the grace time and the end may take.
-    assert!(stopping.contains("EXTEND_TIMEOUT_USEC=30000000"), "{stopping}");
+    // As long as the grace time and the end may take, or the end alone where the work was over before it was told.
+    let within = if stopping.contains("is finished first") {
+        30
+    } else {
+        10
+    };
+    assert!(
+        stopping.contains(&format!("EXTEND_TIMEOUT_USEC={within}000000")),
+        "{stopping}"
+    );
     let output = daemon.wait().await;
     assert_eq!(output.code, 0, "{}", output.transcript());
 }
