@@ -5,6 +5,8 @@
 //! after it. Everything else serves the people who operate the table (feature `operate`) and the binary `idemctl`
 //! (feature `cli`, a crate of its own under `src/bin/idemctl/`).
 //!
+//! Two guides: [`guide::library`] for the service, [`guide::runbook`] for whoever is on call.
+//!
 //! # Where things are
 //!
 //! | module | what | may name |
@@ -35,6 +37,8 @@
 pub mod duration;
 pub mod error;
 pub mod fingerprint;
+#[cfg(any(doc, doctest))]
+pub mod guide;
 pub mod key;
 pub mod protocol;
 pub mod provider_key;

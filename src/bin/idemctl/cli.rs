@@ -169,6 +169,7 @@ enum Command {
 /// What tells of the program itself, and so needs neither configuration nor database.
 #[derive(Debug, Subcommand)]
 enum Describe {
+    Runbook(commands::runbook::RunbookArgs),
     Completions(commands::completions::CompletionsArgs),
     Man(commands::man::ManArgs),
 }
@@ -176,6 +177,7 @@ enum Describe {
 impl Describe {
     fn run(&self) -> Result<Exit> {
         match self {
+            Self::Runbook(args) => commands::runbook::run(args),
             Self::Completions(args) => commands::completions::run(args, Cli::command()),
             Self::Man(args) => commands::man::run(args, Cli::command(), EXIT_CODES),
         }
@@ -185,10 +187,10 @@ impl Describe {
 impl Cli {
     /// Resolves the settings, then runs the command.
     pub(crate) async fn run(self) -> Result<Exit> {
+        settings::apply_color(self.global.color);
         if let Command::Describe(describe) = &self.command {
             return describe.run();
         }
-        settings::apply_color(self.global.color);
         let environment = settings::Environment::of_process();
         // Before the file is read, so that what is wrong with it is said in the form that was asked for.
         crate::log::settle(

@@ -145,6 +145,14 @@ pub(crate) fn raw(text: &str) -> Result<()> {
     Ok(())
 }
 
+/// Text for people that is nothing but text; its styles go where colours are not wanted.
+pub(crate) fn styled(text: &str) -> Result<()> {
+    let mut out = stdout(Format::Table);
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
 /// stdout; for people without colour codes where they are not wanted, for programs byte for byte.
 fn stdout(format: Format) -> Box<dyn Write> {
     match format {

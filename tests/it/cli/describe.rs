@@ -113,7 +113,27 @@ async fn one_page_as_it_is_read() {
 }
 
 #[tokio::test]
+async fn the_runbook_whole_and_in_parts() {
+    let whole = bare(&["runbook"]).run().await.ok();
+    assert!(whole.contains("\nThe provider is down\n") && whole.contains("\n    idemctl inspect "));
+    assert!(!whole.contains('\u{1b}') && !whole.contains("```"), "{whole}");
+    let part = bare(&["runbook", "LEASE"]).run().await.ok();
+    assert!(
+        part.starts_with("A live lease\n") && !part.contains("provider is down"),
+        "{part}"
+    );
+    let coloured = bare(&["runbook", "lease", "--color", "always"]).run().await.ok();
+    assert!(
+        coloured.starts_with("\u{1b}[1mA live lease\u{1b}[0m\n"),
+        "{coloured}"
+    );
+}
+
+#[tokio::test]
 async fn what_is_not_there_is_said() {
+    let output = bare(&["runbook", "unicorns"]).run().await;
+    assert_eq!(output.code, 3, "{}", output.transcript());
+    assert!(output.stderr.contains("A live lease"), "{}", output.stderr);
     let output = bare(&["man", "provider", "stat"]).run().await;
     assert_eq!(output.code, 2, "{}", output.transcript());
     assert!(output.stderr.contains("status, list, key"), "{}", output.stderr);

@@ -32,6 +32,7 @@ async fn every_command() {
         "dev down",
         "dev url",
         "dev demo",
+        "runbook",
         "completions",
         "man",
     ] {

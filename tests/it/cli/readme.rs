@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::fixture::{SECRET, answering, filled, provider};
+use super::fixture::{Cli, SECRET, answering, filled, provider};
 use crate::support::Run;
 
 fn file(path: &str) -> String {
@@ -62,32 +62,19 @@ fn lines(readme: &str) -> Vec<(String, i32)> {
         } else if inside && line.contains("idemctl ") {
             let (command, comment) = line.split_once(" #").unwrap_or((line, ""));
             let exit = comment.trim().strip_prefix("exit ");
-            let exit = exit.map_or(0, |exit| exit.split(' ').next().unwrap().parse().unwrap());
+            let exit = exit.map_or(0, |exit| exit.split([' ', ':']).next().unwrap().parse().unwrap());
             lines.push((command.trim().to_owned(), exit));
         }
     }
     lines
 }
 
-/// The keys are those of the test's fixture; the provider says that `order-1` was charged, and knows of no other.
-#[tokio::test(flavor = "multi_thread")]
-async fn every_command_in_it_runs() {
-    let cli = filled().await;
-    cli.execute(
-        "update idempotency set order_id = 'unheard-of', provider = 'acme' where client_id = 'shop-9'",
-    )
-    .await;
-    // What nobody's interface can tell of.
-    cli.execute(
-        "insert into idempotency (client_id, key, fingerprint, locked_until, created_at)
-         select 'shop-8', 'cash-' || i, '', now() - interval '30 min', now() - interval '1 h' from generate_series(1, 2) i",
-    )
-    .await;
-    let acme = provider("acme", answering(&[("order-1", "succeeded")]).await);
+/// Runs the commands of a text one after the other; each has to end as it promises.
+async fn run_all(cli: &Cli, text: &str, provider: &str) {
     let config = cli.config(&format!(
-        "{acme}response = {{ status_code = 201, body = {{ charge_id = \"{{/id}}\" }} }}\n"
+        "{provider}response = {{ status_code = 201, body = {{ charge_id = \"{{/id}}\" }} }}\n"
     ));
-    let commands = lines(&file("README.md"));
+    let commands = lines(text);
     assert!(commands.len() >= 20, "{commands:?}");
     let bin = Path::new(env!("CARGO_BIN_EXE_idemctl"))
         .parent()
@@ -109,4 +96,68 @@ async fn every_command_in_it_runs() {
         assert_eq!(output.code, exit, "{line}: {}", output.transcript());
         assert!(!output.transcript().contains(SECRET));
     }
+}
+
+/// Nobody but acme can be asked about the old keys, and it has not heard of them.
+const UNHEARD_OF: &str =
+    "update idempotency set order_id = 'unheard-of', provider = 'acme' where client_id = 'shop-9'";
+
+/// The keys are those of the test's fixture; the provider says that `order-1` was charged, and knows of no other.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_command_in_it_runs() {
+    let cli = filled().await;
+    cli.execute(UNHEARD_OF).await;
+    // What nobody's interface can tell of.
+    cli.execute(
+        "insert into idempotency (client_id, key, fingerprint, locked_until, created_at)
+         select 'shop-8', 'cash-' || i, '', now() - interval '30 min', now() - interval '1 h' from generate_series(1, 2) i",
+    )
+    .await;
+    let acme = provider("acme", answering(&[("order-1", "succeeded")]).await);
+    run_all(&cli, &file("README.md"), &acme).await;
+}
+
+/// The same for the runbook; here the provider has charged `order-4`, too, and fails when asked about `order-5`.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_command_of_the_runbook_runs() {
+    let cli = filled().await;
+    cli.execute(UNHEARD_OF).await;
+    cli.execute(
+        "insert into idempotency (client_id, key, fingerprint, locked_until, created_at, provider)
+         values ('shop-2', 'order-4', '', now() - interval '30 min', now() - interval '1 h', 'acme'),
+                ('shop-3', 'order-5', '', now() - interval '30 min', now() - interval '1 h', 'acme')",
+    )
+    .await;
+    let words = &[
+        ("order-1", "succeeded"),
+        ("order-4", "succeeded"),
+        ("order-5", "500"),
+    ];
+    let acme = provider("acme", answering(words).await);
+    run_all(&cli, &file("src/guide/runbook.md"), &acme).await;
+}
+
+/// Whoever is paged finds the alert in the runbook, and the section that it sends him to.
+#[test]
+fn the_runbook_knows_every_alert_and_every_section() {
+    let runbook = file("src/guide/runbook.md");
+    let alerts = file("examples/monitoring/alerts.yml");
+    let names: Vec<&str> = alerts
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("- alert: "))
+        .collect();
+    assert!(names.len() > 10, "{names:?}");
+    for name in names {
+        assert!(
+            runbook.contains(&format!("`{name}`")),
+            "{name} is not in the runbook"
+        );
+    }
+    let links = regex::Regex::new(r"(?m)^\|.*\| \*([^*]+)\* \|$").unwrap();
+    let mut found = 0;
+    for link in links.captures_iter(&runbook) {
+        found += 1;
+        assert!(runbook.contains(&format!("\n## {}\n", &link[1])), "{}", &link[1]);
+    }
+    assert!(found > 8, "{found}");
 }
