@@ -23,7 +23,7 @@ pub(crate) mod job;
 mod key_row;
 mod lease;
 #[cfg(feature = "operate")]
-mod list;
+pub(crate) mod list;
 #[cfg(feature = "operate")]
 pub(crate) mod migrate;
 #[cfg(feature = "operate")]
@@ -41,6 +41,8 @@ pub(crate) mod shape;
 mod sql;
 #[cfg(feature = "operate")]
 pub(crate) mod stats;
+#[cfg(feature = "operate")]
+mod stuck;
 
 use std::collections::HashMap;
 
@@ -67,6 +69,8 @@ static STATEMENTS: &[&[Sql]] = &[
     lease::STATEMENTS,
     #[cfg(feature = "operate")]
     list::STATEMENTS,
+    #[cfg(feature = "operate")]
+    stuck::STATEMENTS,
     #[cfg(feature = "operate")]
     event::STATEMENTS,
     #[cfg(feature = "operate")]

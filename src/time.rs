@@ -71,6 +71,20 @@ impl Timestamp {
             Self(self.0.saturating_add(1))
         }
     }
+
+    /// The last time before this one that PostgreSQL has.
+    pub(crate) fn predecessor(self) -> Self {
+        if self <= Self::EARLIEST {
+            Self::NEG_INFINITY
+        } else {
+            Self(self.0.saturating_sub(1))
+        }
+    }
+
+    /// Whether it is neither of the infinities.
+    pub(crate) fn is_finite(self) -> bool {
+        self.0 != i64::MIN && self.0 != i64::MAX
+    }
 }
 
 impl std::fmt::Display for Timestamp {

@@ -6,8 +6,9 @@ use idemctl::connect::Settings;
 use idemctl::ops::bench::{self, Figure, RedisUrl, Report, Request, Scenario, Strategy, Way};
 use idemctl::stop::Stop;
 
+use crate::goal::Goal;
 use crate::servers::Servers;
-use crate::{Effort, Goal, Result};
+use crate::{Effort, Result};
 
 pub(crate) async fn run(servers: &Servers, effort: Effort) -> Result<Vec<Goal>> {
     let settings = Settings::from_dsn(&servers.postgres.url("idemctl"))?;
@@ -29,39 +30,46 @@ pub(crate) async fn run(servers: &Servers, effort: Effort) -> Result<Vec<Goal>> 
     let replay = figure(&report, Scenario::Replay, Strategy::Lease);
     let wal = replay.and_then(|figure| figure.wal_bytes);
     Ok(vec![
-        Goal::at_least(
+        Goal::of(
             "first claim : one INSERT",
             ">= 0.95",
             lease(Scenario::Claim),
-            0.95,
+            |found| Some(found >= 0.95),
         ),
-        Goal::at_least("replay : one SELECT", ">= 0.7", lease(Scenario::Replay), 0.7),
+        Goal::of(
+            "replay : one SELECT",
+            ">= 0.7",
+            lease(Scenario::Replay),
+            |found| Some(found >= 0.7),
+        ),
         Goal::of(
             "the same for a key of another process",
             "(no goal)",
             lease(Scenario::ReplayCold),
-            None,
+            |_| None,
         ),
-        Goal::at_least("replay : seed-upsert", ">= 5", times(Scenario::Replay), 5.0),
-        Goal::at_least("one hot key : seed-upsert", ">= 30", times(Scenario::Hot), 30.0),
-        Goal::at_least(
+        Goal::of("replay : seed-upsert", ">= 5", times(Scenario::Replay), |found| {
+            Some(found >= 5.0)
+        }),
+        Goal::of(
+            "one hot key : seed-upsert",
+            ">= 30",
+            times(Scenario::Hot),
+            |found| Some(found >= 30.0),
+        ),
+        Goal::of(
             "reserve + complete : INSERT + UPDATE",
             ">= 0.9",
             lease(Scenario::Complete),
-            0.9,
+            |found| Some(found >= 0.9),
         ),
         // The server writes a record of its own now and then.
-        Goal::of(
-            "WAL of a replay, in bytes",
-            "0",
-            wal,
-            wal.map(|bytes| bytes < 1.0),
-        ),
+        Goal::of("WAL of a replay, in bytes", "0", wal, |bytes| Some(bytes < 1.0)),
         Goal::of(
             "CPU of client : server, claims and completions",
             "< 1",
             cpu,
-            cpu.map(|cpu| cpu < 1.0),
+            |cpu| Some(cpu < 1.0),
         ),
     ])
 }

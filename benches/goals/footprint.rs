@@ -12,8 +12,9 @@ use idemctl::ops::migrate;
 use idemctl::protocol::{Idempotency, Options, Request, Reservation};
 use idemctl::response::Response;
 
+use crate::goal::Goal;
 use crate::servers::Servers;
-use crate::{Effort, Goal, Result};
+use crate::{Effort, Result};
 
 const IDEMCTL: &str = env!("CARGO_BIN_EXE_idemctl");
 
@@ -39,12 +40,10 @@ pub(crate) async fn run(servers: &Servers, effort: Effort) -> Result<Vec<Goal>> 
     }
     println!("| resident memory of `idemctl janitor` after its start | {memory} |");
     let ratio = starts.map(|(ours, psql)| ours.as_secs_f64() / psql.as_secs_f64());
-    Ok(vec![Goal::of(
-        "`inspect` : `psql -c`, start to end",
-        "(no goal)",
-        ratio,
-        None,
-    )])
+    let inspect = Goal::of("`inspect` : `psql -c`, start to end", "(no goal)", ratio, |_| {
+        None
+    });
+    Ok(vec![inspect])
 }
 
 /// A key that is done.

@@ -3,12 +3,16 @@
 //! `cargo bench --bench goals [-- --duration 60s] [-- --short]`: starts a private PostgreSQL and a private Redis that
 //! go when it ends, compares the ways to claim (`idemctl bench`'s own code), and measures start-up and footprint. It
 //! asserts nothing: the machine decides times. It fails when something cannot be measured at all. The goals of the
-//! purge stand at the end of `cargo bench --bench table`.
+//! purge stand at the end of `cargo bench --bench table`, those of a table that grows at the end of `--bench scale`.
 
 #![expect(clippy::print_stdout, reason = "what it prints is what it is for")]
 
 mod compare;
 mod footprint;
+#[path = "../support/goal.rs"]
+mod goal;
+#[path = "../support/server.rs"]
+mod server;
 mod servers;
 
 use std::time::Duration;
@@ -28,31 +32,6 @@ struct Effort {
     trial: bool,
 }
 
-/// One goal, and what was found.
-struct Goal {
-    what: &'static str,
-    wanted: &'static str,
-    found: String,
-    /// `None`: it could not be measured.
-    met: Option<bool>,
-}
-
-impl Goal {
-    fn at_least(what: &'static str, wanted: &'static str, found: Option<f64>, least: f64) -> Self {
-        Self::of(what, wanted, found, found.map(|found| found >= least))
-    }
-
-    fn of(what: &'static str, wanted: &'static str, found: Option<f64>, met: Option<bool>) -> Self {
-        let found = found.map_or_else(|| "not measured".to_owned(), |found| format!("{found:.2}"));
-        Self {
-            what,
-            wanted,
-            found,
-            met,
-        }
-    }
-}
-
 fn main() -> Result<()> {
     let effort = effort()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -67,22 +46,7 @@ fn main() -> Result<()> {
 async fn measure(servers: &servers::Servers, effort: Effort) -> Result<()> {
     let mut goals = compare::run(servers, effort).await?;
     goals.extend(footprint::run(servers, effort).await?);
-    println!("\n| goal | wanted | found | |\n| --- | --- | --- | --- |");
-    for Goal {
-        what,
-        wanted,
-        found,
-        met,
-    } in goals
-    {
-        let verdict = match met.filter(|_| !effort.trial) {
-            Some(true) => "met",
-            Some(false) => "**not met**",
-            None if effort.trial => "not judged in a trial",
-            None => "",
-        };
-        println!("| {what} | {wanted} | {found} | {verdict} |");
-    }
+    goal::print(&goals, effort.trial);
     Ok(())
 }
 

@@ -1,12 +1,12 @@
 //! A private PostgreSQL and a private Redis, both gone when this process is.
 
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use idemctl::dev::{Binaries, Identity, Lifetime, Options, Server};
+use idemctl::dev::Server;
 
-use crate::Result;
+use crate::server::directory;
+use crate::{Result, server};
 
 /// Commits reach the disk, as a service has it; no background worker measures itself into the figures.
 const SETTINGS: &[(&str, &str)] = &[
@@ -32,24 +32,7 @@ pub(crate) struct Servers {
 }
 
 pub(crate) async fn start() -> Result<Servers> {
-    let binaries = Binaries::find(None)?;
-    let guard = directory()?;
-    let dir: PathBuf = guard.path().to_owned();
-    Identity::for_dir(&dir.join("pg"))?.own(&dir)?;
-    println!("PostgreSQL {}", binaries.version());
-    let mut options = Options::new(dir.join("pg"), binaries);
-    options.throwaway = true;
-    options.remove = Some(dir);
-    options.settings = SETTINGS
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-        .collect();
-    let postgres = Server::start(&options, Lifetime::Tied).await?;
-    // From now on the server's supervisor removes it.
-    let _kept = guard.keep();
-    for (name, value) in SETTINGS {
-        println!("  {name} = {value}");
-    }
+    let postgres = server::start(SETTINGS).await?;
     let dir = directory()?;
     let socket = dir.path().join("redis.sock");
     let redis = Command::new("/bin/sh")
@@ -79,13 +62,6 @@ pub(crate) async fn start() -> Result<Servers> {
     };
     servers.wait_for_redis(&socket).await?;
     Ok(servers)
-}
-
-/// Socket paths are short, and a server that does not run as root must reach it.
-fn directory() -> Result<tempfile::TempDir> {
-    Ok(tempfile::Builder::new()
-        .prefix("idemctl-bench-")
-        .tempdir_in("/tmp")?)
 }
 
 impl Servers {

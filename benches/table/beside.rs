@@ -13,14 +13,15 @@ use idemctl::protocol::{Idempotency, Options, Request, Reservation};
 use idemctl::stop::Stop;
 use uuid::Uuid;
 
-use crate::report::{goal, ms, quantile};
+use crate::goal::Goal;
+use crate::report::{ms, quantile};
 use crate::{Bench, Result};
 
 /// Clients of the service at once.
 const CLIENTS: usize = 4;
 
 /// Purges what is older than `keep`, and prints how much longer claims take meanwhile.
-pub(crate) async fn run(bench: &Bench, connection: &mut Connection, keep: Duration) -> Result<()> {
+pub(crate) async fn run(bench: &Bench, connection: &mut Connection, keep: Duration) -> Result<Goal> {
     let quiet = if bench.is_trial() { 100 } else { 10_000 };
     let quiet = Duration::from_millis(quiet);
     let request = purge::Request::new(
@@ -48,13 +49,12 @@ pub(crate) async fn run(bench: &Bench, connection: &mut Connection, keep: Durati
         ms(with),
         ms(without)
     );
-    goal(
+    Ok(Goal::of(
         "p99 of claims during a purge : without it",
-        with.as_secs_f64() / without.as_secs_f64(),
-        2.0,
-        bench.is_trial(),
-    );
-    Ok(())
+        "<= 2",
+        Some(with.as_secs_f64() / without.as_secs_f64()),
+        |found| Some(found <= 2.0),
+    ))
 }
 
 /// Claims new keys until something has ended; the time of each claim.

@@ -13,8 +13,8 @@ use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
-use crate::report::{Table, median, per, ratio};
-use crate::{Bench, Result};
+use crate::report::{Table, median, ratio};
+use crate::{Bench, Result, per};
 
 const BODY: &str = r#"{"charge_id":"pay_6A9","amount":1250,"currency":"EUR"}"#;
 const OWNER: &str = "pay-7f9c:4121:9d2c";
@@ -296,10 +296,10 @@ impl Hot<'_> {
                 (format!("order-{row}"), row)
             }
         };
-        let client = if row.is_multiple_of(2) {
-            "shop-1".to_owned()
-        } else {
-            format!("shop-{}", 2 + (row / 2) % 50)
+        let client = match row % 8 {
+            0 | 2 | 4 | 6 => "shop-1".to_owned(),
+            1 => format!("shop-{}", 2 + row / 8 % 10),
+            _ => format!("shop-{}", 12 + row / 8 % 989),
         };
         let fingerprint = Fingerprint::of_json(row.to_string().as_bytes())?;
         Ok(Request::new(KeyId::new(client, key)?, fingerprint)

@@ -1,26 +1,39 @@
-//! What the statements cost on a big table: plans, times, WAL, and ratios against the bare statement that does the
+//! What claims, replays and the purge cost on a big table: times, WAL, and ratios against the bare statement that does the
 //! least that could be done.
 //!
-//! `cargo bench --bench table [-- --rows N]`, or the environment variable `IDEMCTL_BENCH_ROWS`; 1,000,000 rows
-//! unless told. It starts a private server, fills a table, prints what it measures and removes everything.
-//! It asserts no times: the machine decides them. It fails when something cannot be measured at all.
+//! `cargo bench --bench table [-- --rows N] [-- --partitions N]`; 1,000,000 rows in one table unless told. It starts a
+//! private server, fills a table, prints what it measures and removes everything. It asserts no times: the machine
+//! decides them. It fails when something cannot be measured at all. What grows with the table and what does not is
+//! the matter of `cargo bench --bench scale`.
 
 #![expect(clippy::print_stdout, reason = "the table that it prints is what it is for")]
 
 mod beside;
+#[path = "../support/fill.rs"]
 mod fill;
+#[path = "../support/goal.rs"]
+mod goal;
 mod hot;
-mod plans;
 mod purge;
+#[path = "../support/report.rs"]
 mod report;
+#[path = "../support/server.rs"]
+mod server;
+#[path = "../support/size.rs"]
+mod size;
 mod storm;
-mod stream;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use idemctl::dev::Server;
 use idemctl::store::{Cached, Store};
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
+
+use size::Size;
+
+/// Age of the oldest row: as a table has it whose purge has not run for a while.
+const SPAN: Duration = Duration::from_hours(240);
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 type Result<T> = std::result::Result<T, Error>;
@@ -42,7 +55,7 @@ impl Bench {
 
     /// A new connection of the driver, as a service has it.
     async fn connect(&self) -> Result<Cached<Client>> {
-        Ok(Cached::new(connect(&self.url).await?))
+        Ok(Cached::new(fill::connect(&self.url).await?))
     }
 
     /// Bytes of WAL written so far.
@@ -55,46 +68,44 @@ impl Bench {
     }
 }
 
-async fn connect(url: &str) -> Result<Client> {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
-    tokio::spawn(connection);
-    Ok(client)
-}
-
 fn main() -> Result<()> {
-    let rows = rows()?;
+    let size = Size::from_args(1_000_000)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let server = fill::start().await?;
-        let measured = measure(&server, rows).await;
+        let server = server::start(fill::SETTINGS).await?;
+        let measured = measure(&server, size).await;
         server.stop().await?;
         measured
     })
 }
 
-async fn measure(server: &Server, rows: u32) -> Result<()> {
-    let bench = fill::fill(server, rows).await?;
-    plans::run(&bench).await?;
-    stream::run(&bench)?;
+async fn measure(server: &Server, size: Size) -> Result<()> {
+    let load = fill::Load {
+        rows: size.rows,
+        partitions: size.partitions,
+        span: SPAN,
+        in_progress: 100,
+        expired: 1_000,
+    };
+    let fill::Filled { url, admin, store } = fill::fill(server, "bench", load).await?;
+    let bench = Bench {
+        url,
+        rows: size.rows,
+        admin,
+        store,
+    };
     hot::run(&bench).await?;
     storm::run(&bench).await?;
-    purge::run(&bench).await
+    let goals = purge::run(&bench).await?;
+    goal::print(&goals, bench.is_trial());
+    Ok(())
 }
 
-/// From `--rows N`, or else from the environment. Cargo adds `--bench`.
-fn rows() -> Result<u32> {
-    let mut rows = std::env::var("IDEMCTL_BENCH_ROWS").ok();
-    let mut args = std::env::args().skip(1);
-    while let Some(arg) = args.next() {
-        match arg.as_str() {
-            "--rows" => rows = Some(args.next().ok_or("--rows needs a number")?),
-            "--bench" => {}
-            other => return Err(format!("unknown argument {other:?}; only --rows N is known").into()),
-        }
-    }
-    let rows: u32 = rows.map_or(Ok(1_000_000), |text| text.replace('_', "").parse())?;
-    if !(1_000..=100_000_000).contains(&rows) {
-        return Err(format!("--rows is {rows}; 1,000 to 100,000,000 are allowed").into());
-    }
-    Ok(rows)
+/// `n / d`, where both are small enough for a double to be exact.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "byte counts of one run stay far below 2^53"
+)]
+pub(crate) fn per(n: i64, d: usize) -> f64 {
+    n as f64 / d as f64
 }

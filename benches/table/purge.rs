@@ -8,8 +8,9 @@ use idemctl::ops::end::End;
 use idemctl::ops::{purge, release, stuck};
 use idemctl::stop::Stop;
 
-use crate::report::{Table, goal, median, ms, per, quantile, ratio};
-use crate::{Bench, Result, beside, plans};
+use crate::goal::Goal;
+use crate::report::{Table, median, ms, quantile, ratio};
+use crate::{Bench, Result, beside, per};
 
 /// The purge's own condition with the same retention for both kinds, in one statement.
 const BARE: &str = "
@@ -19,7 +20,7 @@ delete from bench_copy
 
 const DAY: Duration = Duration::from_hours(24);
 
-pub(crate) async fn run(bench: &Bench) -> Result<()> {
+pub(crate) async fn run(bench: &Bench) -> Result<Vec<Goal>> {
     let mut connection = Connection::open(&Settings::from_dsn(&bench.url)?).await?;
     releases(bench, &mut connection).await?;
     bench
@@ -55,18 +56,15 @@ pub(crate) async fn run(bench: &Bench) -> Result<()> {
         ratios.len(),
         median(&ratios, ratio)
     );
-    if let Some(found) = quantile(&ratios, 50) {
-        goal("purge : one bare DELETE", found, 1.5, bench.is_trial());
-    }
-    beside::run(bench, &mut connection, DAY * 5).await?;
-    let plan = plans::explain(
-        bench,
-        "purge_count_range",
-        "432000, 432000, now() - interval '144 hours', now() - interval '143 hours'",
-    )
-    .await?;
-    println!("plan of one batch: {} ({} pages)", plan.scan, plan.pages);
-    Ok(())
+    Ok(vec![
+        Goal::of(
+            "purge : one bare DELETE",
+            "<= 1.5",
+            quantile(&ratios, 50),
+            |found| Some(found <= 1.5),
+        ),
+        beside::run(bench, &mut connection, DAY * 5).await?,
+    ])
 }
 
 async fn pair(

@@ -11,8 +11,8 @@ use idemctl::store::{Cached, Executor};
 use tokio::sync::Semaphore;
 use tokio_postgres::Client;
 
-use crate::report::{Table, median, per, ratio};
-use crate::{Bench, Result};
+use crate::report::{Table, median, ratio};
+use crate::{Bench, Result, per};
 
 /// Requests at once.
 const CLIENTS: usize = 64;

@@ -4,11 +4,22 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::record::{Record, State};
+use crate::store::list::{By, Part};
 use crate::store::{Executor, Store};
 use crate::time::Timestamp;
 
 /// Most rows of one page.
 pub const MAX_PAGE: u32 = 1_000;
+
+/// Rows that a list looks at before it says how far it came, where no index finds those that are wanted.
+pub const MAX_LOOK: u64 = 1_000_000;
+
+/// Rows that are looked at by one statement, at first and at most: short enough for any time limit, and no more than
+/// needed where most rows fit.
+const WINDOW: (u32, u32) = (1_000, 100_000);
+
+/// A client of no more rows is looked through by its key; of more, by age.
+const SMALL_CLIENT: u32 = 5_000;
 
 /// In which order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -58,6 +69,28 @@ impl Cursor {
         }
     }
 
+    /// Behind all rows of a creation time. No name is empty, so that every name comes after the empty one.
+    fn behind(created_at: Timestamp, order: Order) -> Self {
+        Self {
+            created_at: match order {
+                Order::Newest => created_at,
+                Order::Oldest => created_at.successor(),
+            },
+            client_id: String::new(),
+            key: String::new(),
+        }
+    }
+
+    /// Whether it stands between two creation times and not behind a row.
+    fn is_between(&self) -> bool {
+        self.client_id.is_empty()
+    }
+
+    /// Up to which creation time the list came.
+    pub fn created_at(&self) -> Timestamp {
+        self.created_at
+    }
+
     /// As text for a command line: hex, so that it needs no quoting.
     pub fn to_text(&self) -> String {
         let json = serde_json::json!([self.created_at.to_micros(), self.client_id, self.key]).to_string();
@@ -99,25 +132,153 @@ impl Cursor {
 pub struct Page {
     /// Its rows.
     pub records: Vec<Record>,
-    /// Where the next page begins; `None` at the end of the list.
-    pub next: Option<Cursor>,
+    /// What comes behind them.
+    pub rest: Rest,
 }
 
-/// One page of the list: at most `limit` rows (1 to [`MAX_PAGE`]).
-pub async fn page(
-    executor: &impl Executor,
-    store: &Store,
-    filter: &Filter,
+/// What comes behind a page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Rest {
+    /// Nothing: the list is at its end.
+    End,
+    /// At least one more row.
+    More(Cursor),
+    /// Rows that were not looked at, since so many others were: whether any of them fits is not known.
+    Unseen(Cursor),
+}
+
+impl Rest {
+    /// Where the next page begins; `None` at the end of the list.
+    pub fn cursor(&self) -> Option<&Cursor> {
+        match self {
+            Self::End => None,
+            Self::More(cursor) | Self::Unseen(cursor) => Some(cursor),
+        }
+    }
+}
+
+/// A list that is read page by page.
+///
+/// What an index finds costs what is found: ages, the client (of a few thousand rows), leases of rows in progress. For
+/// anything else rows are looked through by age, a window of creation times after the other, so that no statement
+/// grows with the table; rows of one creation time are never divided.
+#[derive(Debug)]
+pub struct List<'a> {
+    filter: &'a Filter,
     order: Order,
-    after: Option<&Cursor>,
-    limit: u32,
-) -> Result<Page> {
-    let limit = limit.clamp(1, MAX_PAGE);
-    let mut records = store.list(executor, filter, order, after, limit + 1).await?;
-    let more = records.len() > limit as usize;
-    records.truncate(limit as usize);
-    let next = more.then(|| records.last().map(Cursor::after)).flatten();
-    Ok(Page { records, next })
+    place: Option<Cursor>,
+    /// By which index, and whether in windows; found out with the first page.
+    way: Option<(By, bool)>,
+    window: u32,
+    most: Option<u64>,
+    looked: u64,
+}
+
+impl<'a> List<'a> {
+    /// Begins behind a place, or with the first row. `most`: look through about so many rows that do not fit
+    /// ([`MAX_LOOK`], say), and no more; `None` goes on to the end of the table.
+    pub fn new(filter: &'a Filter, order: Order, after: Option<Cursor>, most: Option<u64>) -> Self {
+        Self {
+            filter,
+            order,
+            place: after,
+            way: None,
+            window: WINDOW.0,
+            most,
+            looked: 0,
+        }
+    }
+
+    /// Rows looked through in windows so far, whether they fit or not.
+    pub fn looked(&self) -> u64 {
+        self.looked
+    }
+
+    /// The next page: at most `limit` rows (1 to [`MAX_PAGE`]). Before the end of the list, it has fewer only where
+    /// it is [`Rest::Unseen`] that comes.
+    pub async fn page(&mut self, executor: &impl Executor, store: &Store, limit: u32) -> Result<Page> {
+        let limit = limit.clamp(1, MAX_PAGE);
+        let (by, windows) = match self.way {
+            Some(way) => way,
+            None => *self.way.insert(self.find_way(executor, store).await?),
+        };
+        let mut records = Vec::new();
+        loop {
+            let until = if windows {
+                self.window_end(executor, store).await?
+            } else {
+                None
+            };
+            let part = Part {
+                filter: self.filter,
+                order: self.order,
+                by,
+                after: self.place.as_ref(),
+                until,
+                // One more tells whether there are more.
+                limit: limit + 1 - u32::try_from(records.len()).unwrap_or(limit),
+            };
+            records.extend(store.list(executor, &part).await?);
+            let more = records.len() > limit as usize;
+            records.truncate(limit as usize);
+            let rest = if more {
+                self.place = records.last().map(Cursor::after);
+                self.place.clone().map(Rest::More)
+            } else if let Some(until) = until {
+                let cursor = Cursor::behind(until, self.order);
+                self.place = Some(cursor.clone());
+                self.looked += u64::from(self.window);
+                self.window = self.window.saturating_mul(10).min(WINDOW.1);
+                let enough = self.most.is_some_and(|most| self.looked >= most);
+                enough.then_some(Rest::Unseen(cursor))
+            } else {
+                Some(Rest::End)
+            };
+            if let Some(rest) = rest {
+                return Ok(Page { records, rest });
+            }
+        }
+    }
+
+    async fn find_way(&self, executor: &impl Executor, store: &Store) -> Result<(By, bool)> {
+        let filter = self.filter;
+        let only = |states: &[State]| {
+            !filter.states.is_empty() && filter.states.iter().all(|state| states.contains(state))
+        };
+        if only(&[State::Expired]) {
+            return Ok((By::Expired, false));
+        }
+        if only(&[State::Expired, State::InProgress]) {
+            return Ok((By::Unfinished, false));
+        }
+        if let Some(client) = &filter.client_id {
+            let rows = store
+                .list_client_count(executor, client, SMALL_CLIENT + 1)
+                .await?;
+            if rows <= u64::from(SMALL_CLIENT) {
+                return Ok((By::Client, false));
+            }
+        }
+        // By age alone, every row fits.
+        let any = filter.client_id.is_none()
+            && filter.key_prefix.is_none()
+            && filter.provider.is_none()
+            && filter.states.is_empty();
+        Ok((By::Age, !any))
+    }
+
+    /// The last creation time of the next window; `None` at the end of the table.
+    async fn window_end(&self, executor: &impl Executor, store: &Store) -> Result<Option<Timestamp>> {
+        let from = self.place.as_ref().map(|cursor| match self.order {
+            Order::Newest if cursor.is_between() => cursor.created_at.predecessor(),
+            _ => cursor.created_at,
+        });
+        let until = store
+            .list_window(executor, self.filter, self.order, from, self.window)
+            .await?;
+        // There is no time behind the infinities to go on from.
+        Ok(until.filter(|until| until.is_finite()))
+    }
 }
 
 #[cfg(test)]

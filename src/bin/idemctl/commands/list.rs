@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idemctl::ops::list::{self, Cursor, Filter, Order};
+use idemctl::ops::list::{self, Cursor, Filter, List, Order, Rest};
 use idemctl::record::State;
 
 use crate::context::Context;
@@ -89,15 +89,20 @@ impl Sort {
 pub(crate) async fn run(context: &Context, args: ListArgs) -> Result<Exit> {
     let filter = args.filter.filter();
     let order = args.sort.order();
-    let mut cursor = args.cursor.as_deref().map(Cursor::parse).transpose()?;
-    let mut left = if args.all { u64::MAX } else { u64::from(args.limit) };
+    let cursor = args.cursor.as_deref().map(Cursor::parse).transpose()?;
+    let (mut left, look) = if args.all {
+        (u64::MAX, None)
+    } else {
+        (u64::from(args.limit), Some(list::MAX_LOOK))
+    };
     let (connection, store) = context.open().await?;
-    let mut list = context.printer.list();
+    let mut printed = context.printer.list();
     let mut shown = 0;
-    while left > 0 {
+    let mut list = List::new(&filter, order, cursor, look);
+    let rest = loop {
         // A list that fits one page tells the page's length to the database; a longer one comes in pages.
         let size = u32::try_from(left).unwrap_or(u32::MAX).min(list::MAX_PAGE);
-        let page = list::page(&connection, &store, &filter, order, cursor.as_ref(), size).await?;
+        let page = list.page(&connection, &store, size).await?;
         left -= page.records.len() as u64;
         shown += page.records.len();
         let config = &context.settings.config;
@@ -106,23 +111,37 @@ pub(crate) async fn run(context: &Context, args: ListArgs) -> Result<Exit> {
             .into_iter()
             .map(|record| KeyView::new(record, config))
             .collect();
-        list.page(&views)?;
-        cursor = page.next;
-        if cursor.is_none() {
-            break;
+        printed.page(&views)?;
+        if left == 0 || !matches!(page.rest, Rest::More(_)) {
+            break page.rest;
         }
-    }
-    list.end()?;
-    if shown == 0 {
-        context.printer.note("no key fits");
-    }
-    if let Some(cursor) = cursor {
-        context.printer.note(&format!(
-            "there are more; go on with --cursor {}, or see all with --all",
-            cursor.to_text()
-        ));
+    };
+    printed.end()?;
+    if let Some(note) = note(&rest, shown, list.looked(), order) {
+        context.printer.note(&note);
     }
     Ok(Exit::Done)
+}
+
+/// What the rows alone do not tell.
+fn note(rest: &Rest, shown: usize, looked: u64, order: Order) -> Option<String> {
+    match rest {
+        Rest::End => (shown == 0).then(|| "no key fits".to_owned()),
+        Rest::More(cursor) => Some(format!(
+            "there are more; go on with --cursor {}, or see all with --all",
+            cursor.to_text()
+        )),
+        Rest::Unseen(cursor) => Some(format!(
+            "looked through {looked} keys, {} {}, and stopped there: there may be more; go on with --cursor {}, or look \
+             through all with --all",
+            match order {
+                Order::Newest => "back to",
+                Order::Oldest => "up to",
+            },
+            cursor.created_at(),
+            cursor.to_text()
+        )),
+    }
 }
 
 impl FilterArgs {
@@ -152,5 +171,36 @@ impl FilterArgs {
             newer_than,
             provider,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_stopped_early_says_how_far_it_came_and_how_to_go_on() {
+        // 2000-01-01, and no row: behind all of that time.
+        let text = "5b302c22222c22225d";
+        let cursor = Cursor::parse(text).unwrap();
+        let unseen = Rest::Unseen(cursor.clone());
+        let said = note(&unseen, 0, 1_011_000, Order::Newest).unwrap();
+        assert!(
+            said.starts_with("looked through 1011000 keys, back to 2000-01-01T00:00:00Z, and stopped"),
+            "{said}"
+        );
+        assert!(
+            said.contains(&format!("--cursor {text},")) && said.contains("--all"),
+            "{said}"
+        );
+        let said = note(&unseen, 3, 1_011_000, Order::Oldest).unwrap();
+        assert!(said.contains("up to 2000-01-01"), "{said}");
+        let more = note(&Rest::More(cursor), 50, 0, Order::Newest).unwrap();
+        assert!(more.starts_with("there are more"), "{more}");
+        assert_eq!(
+            note(&Rest::End, 0, 0, Order::Newest).as_deref(),
+            Some("no key fits")
+        );
+        assert_eq!(note(&Rest::End, 1, 0, Order::Newest), None);
     }
 }

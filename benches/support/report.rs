@@ -38,29 +38,10 @@ pub(crate) fn median<T: Copy + PartialOrd>(samples: &[T], show: impl Fn(T) -> St
     quantile(samples, 50).map_or_else(|| "-".to_owned(), show)
 }
 
-/// One of the project's goals: no more than this. A trial is too short to judge by.
-pub(crate) fn goal(what: &str, found: f64, most: f64, trial: bool) {
-    let verdict = match (trial, found <= most) {
-        (true, _) => "not judged in a trial",
-        (false, true) => "met",
-        (false, false) => "NOT MET",
-    };
-    println!("goal {verdict}: {what} is {found:.2}, wanted at most {most}");
-}
-
 pub(crate) fn ms(time: Duration) -> String {
     format!("{:.2} ms", time.as_secs_f64() * 1e3)
 }
 
 pub(crate) fn ratio(value: f64) -> String {
     format!("{value:.2}")
-}
-
-/// `n / d`, where both are small enough for a double to be exact.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "byte counts of one run stay far below 2^53"
-)]
-pub(crate) fn per(n: i64, d: usize) -> f64 {
-    n as f64 / d as f64
 }

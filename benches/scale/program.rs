@@ -1,0 +1,80 @@
+//! One run of the program, and the most memory that it had.
+
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::Result;
+
+/// What a run of the program was like.
+pub(crate) struct Run {
+    pub(crate) took: Duration,
+    /// `VmHWM` of proc(5), in kB; 0 where there is no /proc.
+    pub(crate) peak_kb: u64,
+    pub(crate) lines: usize,
+    pub(crate) stderr: String,
+}
+
+/// Runs `idemctl` to its end. Exit codes that say "something is to be reported" are as good as 0.
+pub(crate) fn run(url: &str, args: &[&str]) -> Result<Run> {
+    let started = Instant::now();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_idemctl"))
+        .args(args)
+        .env("IDEMCTL_DATABASE_URL", url)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let (mut out, mut err) = child
+        .stdout
+        .take()
+        .zip(child.stderr.take())
+        .ok_or("pipes were asked for")?;
+    let lines = std::thread::spawn(move || count_lines(&mut out));
+    let stderr = std::thread::spawn(move || {
+        let mut text = String::new();
+        err.read_to_string(&mut text).map(|_| text)
+    });
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak_kb = 0;
+    // It only ever grows, and when the program has ended nobody can ask any more.
+    let ended = loop {
+        peak_kb = high_water(&status).unwrap_or(peak_kb);
+        if let Some(ended) = child.try_wait()? {
+            break ended;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    let took = started.elapsed();
+    let panicked = |_| "a reader of the program's output panicked";
+    let lines = lines.join().map_err(panicked)??;
+    let stderr = stderr.join().map_err(panicked)??;
+    // 4: a provider cannot say; 6: some were refused. Neither is configured here.
+    if !matches!(ended.code(), Some(0 | 4 | 6)) {
+        return Err(format!("idemctl {} ended with {ended}: {stderr}", args.join(" ")).into());
+    }
+    Ok(Run {
+        took,
+        peak_kb,
+        lines,
+        stderr,
+    })
+}
+
+/// Without keeping them.
+fn count_lines(out: &mut impl Read) -> std::io::Result<usize> {
+    let mut lines = 0;
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match out.read(&mut buffer)? {
+            0 => return Ok(lines),
+            n => lines += buffer[..n].iter().filter(|byte| **byte == b'\n').count(),
+        }
+    }
+}
+
+fn high_water(status: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(status).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix(" kB")?.parse().ok()
+}

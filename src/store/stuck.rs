@@ -1,0 +1,66 @@
+//! Expired rows as whole records, in the order in which their leases ended.
+
+use std::time::Duration;
+
+use tokio_postgres::types::Type;
+
+use super::key_row::{record, record_columns};
+use super::{Executor, Sql, Store};
+use crate::error::Result;
+use crate::record::Record;
+use crate::time::Timestamp;
+
+const STUCK: Sql = Sql {
+    name: "stuck",
+    text: concat!(
+        "-- idemctl:stuck
+select ",
+        record_columns!(),
+        "
+  from {keys} k
+ where k.status = 'in_progress' and k.locked_until <= now() - make_interval(secs => $1)
+   and ($2::text is null or k.client_id = $2)
+   and (k.locked_until, k.client_id, k.key) > ($3, $4, $5)
+ order by k.locked_until, k.client_id, k.key
+ limit $6"
+    ),
+    types: &[
+        Type::FLOAT8,
+        Type::TEXT,
+        Type::TIMESTAMPTZ,
+        Type::TEXT,
+        Type::TEXT,
+        Type::INT8,
+    ],
+};
+
+pub(crate) const STATEMENTS: &[Sql] = &[STUCK];
+
+impl Store {
+    /// Expired rows, oldest lease end first, after a place in that order. Each by itself, so that one which holds
+    /// something unreadable keeps no other from its turn.
+    pub(crate) async fn stuck(
+        &self,
+        executor: &impl Executor,
+        older_than: Duration,
+        client_id: Option<&str>,
+        after: (Timestamp, &str, &str),
+        limit: u32,
+    ) -> Result<Vec<Result<Record>>> {
+        let (locked_until, after_client, after_key) = after;
+        let answer = executor
+            .run(
+                self.statement(&STUCK),
+                &[
+                    /* older_than, seconds */ &older_than.as_secs_f64(),
+                    /* client_id */ &client_id,
+                    /* after locked_until */ &locked_until,
+                    /* after client_id */ &after_client,
+                    /* after key */ &after_key,
+                    /* limit */ &i64::from(limit),
+                ],
+            )
+            .await?;
+        Ok(answer.rows.iter().map(record).collect())
+    }
+}
