@@ -41,6 +41,8 @@ pub(crate) mod shape;
 mod sql;
 #[cfg(feature = "operate")]
 pub(crate) mod stats;
+#[cfg(feature = "operate")]
+pub(crate) mod top;
 
 use std::collections::HashMap;
 
@@ -101,6 +103,8 @@ static STATEMENTS: &[&[Sql]] = &[
     stats::STORAGE_STATEMENTS,
     #[cfg(feature = "operate")]
     doctor::STATEMENTS,
+    #[cfg(feature = "operate")]
+    top::STATEMENTS,
 ];
 
 /// The tables of one schema: statement texts ready to send, and what is known of the table's shape.

@@ -19,3 +19,4 @@ pub(crate) mod reconcile;
 pub(crate) mod release;
 pub(crate) mod resolve;
 pub(crate) mod stats;
+pub(crate) mod top;

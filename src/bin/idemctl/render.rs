@@ -14,9 +14,11 @@ pub(crate) mod purge;
 pub(crate) mod reconcile;
 pub(crate) mod release;
 pub(crate) mod resolve;
+pub(crate) mod screen;
 pub(crate) mod stats;
 pub(crate) mod styled;
 mod table;
+pub(crate) mod top;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

@@ -83,6 +83,21 @@ impl Tmux {
         self.until(text, |screen| screen.contains(text)).await
     }
 
+    /// The same for several: what is drawn in one go may be seen half.
+    pub(crate) async fn shows_all(&self, texts: &[&str]) -> String {
+        let all = |screen: &str| texts.iter().all(|text| screen.contains(text));
+        self.until(&texts.join("\", \""), all).await
+    }
+
+    /// Waits until the alternate screen is shown, without a cursor; or the ordinary one, with one.
+    pub(crate) async fn is_taken(&self, taken: bool) {
+        let wanted = if taken { "1 0" } else { "0 1" };
+        until("the terminal changes hands", async || {
+            self.flags().await == wanted
+        })
+        .await;
+    }
+
     /// Waits until the screen is as wanted.
     pub(crate) async fn until(&self, what: &str, wanted: impl Fn(&str) -> bool) -> String {
         let mut screen = String::new();
@@ -123,7 +138,7 @@ impl Tmux {
     }
 
     /// Whether the alternate screen is shown, and whether the cursor is seen.
-    pub(crate) async fn flags(&self) -> String {
+    async fn flags(&self) -> String {
         let flags = self
             .tell(&["display-message", "-p", "#{alternate_on} #{cursor_flag}"])
             .await;

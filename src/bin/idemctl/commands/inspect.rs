@@ -47,7 +47,7 @@ pub(crate) struct InspectArgs {
 }
 
 /// How often somebody may look: less often is no watching, more often is a load.
-pub(super) fn interval(text: &str) -> Result<Duration, String> {
+pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     let interval = crate::settings::duration(text)?;
     if (Duration::from_millis(100)..=Duration::from_hours(1)).contains(&interval) {
         Ok(interval)
@@ -87,7 +87,7 @@ fn check_bodies(args: &InspectArgs, store: &Store) -> Result<()> {
 }
 
 /// There is no row; `history`: what the log knows of the key, newest first.
-fn gone(context: &Context, id: &KeyId, history: Vec<Event>) -> CliError {
+pub(crate) fn gone(context: &Context, id: &KeyId, history: Vec<Event>) -> CliError {
     let mask = &context.settings.config.output.mask;
     let last = history.into_iter().next();
     not_found(id, last.map(|event| EventView::new(event, mask)).as_ref())

@@ -41,6 +41,13 @@ impl EventView {
         &self.0.action
     }
 
+    /// Client and key; empty for what concerns many rows.
+    pub(crate) fn subject(&self) -> String {
+        let words = [&self.0.client_id, &self.0.key];
+        let words: Vec<&str> = words.into_iter().flatten().map(String::as_str).collect();
+        words.join(" ")
+    }
+
     /// The number of the event.
     pub(crate) fn number(&self) -> i64 {
         self.0.id

@@ -19,6 +19,7 @@ use super::key::{BodyView, KeyView};
 use super::provider::StatusView;
 use super::table::terminal_width;
 use crate::settings::Config;
+pub(crate) use text::to_the_second;
 use timeline::Entry;
 
 /// `inspect -o json` of the contract.

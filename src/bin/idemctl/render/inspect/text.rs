@@ -125,7 +125,7 @@ pub(crate) fn to_the_second(at: Timestamp) -> String {
 }
 
 /// The colour of a state.
-pub(crate) fn state_style(state: &str) -> Style {
+fn state_style(state: &str) -> Style {
     let colour = match state {
         "done" => AnsiColor::Green,
         "in_progress" => AnsiColor::Cyan,
