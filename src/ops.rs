@@ -19,6 +19,7 @@ pub mod release;
 pub mod resolve;
 pub mod stats;
 pub mod stuck;
+pub mod top;
 
 use std::fmt;
 

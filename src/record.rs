@@ -105,6 +105,8 @@ pub struct Record {
     pub last_error: Option<String>,
     /// Summary of the stored response.
     pub response: Option<ResponseSummary>,
+    /// The database's time at which the row was read.
+    pub as_of: Timestamp,
     /// Since the row was read: by so much the ages above have grown.
     pub read: Stopwatch,
 }

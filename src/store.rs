@@ -43,6 +43,8 @@ mod sql;
 pub(crate) mod stats;
 #[cfg(feature = "operate")]
 mod stuck;
+#[cfg(feature = "operate")]
+pub(crate) mod top;
 
 use std::collections::HashMap;
 
@@ -105,6 +107,8 @@ static STATEMENTS: &[&[Sql]] = &[
     stats::STORAGE_STATEMENTS,
     #[cfg(feature = "operate")]
     doctor::STATEMENTS,
+    #[cfg(feature = "operate")]
+    top::STATEMENTS,
 ];
 
 /// The tables of one schema: statement texts ready to send, and what is known of the table's shape.

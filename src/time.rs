@@ -37,6 +37,16 @@ impl Timestamp {
             .map(Self)
     }
 
+    /// Seconds from an earlier time to this one, negative where that is the later; `None` where either is infinite.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a double holds microseconds exactly for 285 years"
+    )]
+    pub fn seconds_since(self, earlier: Self) -> Option<f64> {
+        let finite = |time: Self| time.0 != i64::MAX && time.0 != i64::MIN;
+        (finite(self) && finite(earlier)).then(|| self.0.saturating_sub(earlier.0) as f64 / 1e6)
+    }
+
     /// The time as chrono has it; `None` for the infinities and for what lies outside chrono's range.
     pub fn to_utc(self) -> Option<DateTime<Utc>> {
         if self.0 == i64::MAX || self.0 == i64::MIN {
@@ -182,5 +192,13 @@ mod tests {
         assert_eq!(Timestamp(i64::MAX).to_string(), "infinity");
         assert_eq!(Timestamp(i64::MIN).to_string(), "-infinity");
         assert!(Timestamp(i64::MAX - 1).to_string().contains("us after"));
+    }
+
+    #[test]
+    fn the_time_between_two() {
+        assert_eq!(Timestamp(2_500_000).seconds_since(Timestamp(500_000)), Some(2.0));
+        assert_eq!(Timestamp(0).seconds_since(Timestamp(1_000_000)), Some(-1.0));
+        assert_eq!(Timestamp(i64::MAX).seconds_since(Timestamp(0)), None);
+        assert_eq!(Timestamp(0).seconds_since(Timestamp(i64::MIN)), None);
     }
 }

@@ -207,6 +207,7 @@ mod tests {
             order_id: None,
             last_error: None,
             response: None,
+            as_of: Timestamp::NEG_INFINITY,
             read,
         }
     }

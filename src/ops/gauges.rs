@@ -112,7 +112,7 @@ pub struct Count {
 
 impl Count {
     /// One more than the cap was looked for, which tells "exactly the cap" from "more".
-    fn new(rows: u64) -> Self {
+    pub(crate) fn new(rows: u64) -> Self {
         Self {
             rows: rows.min(CAP),
             capped: rows > CAP,

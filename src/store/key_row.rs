@@ -38,6 +38,7 @@ macro_rules! record_columns {
        case when k.status <> 'in_progress'
             then coalesce(k.completed_at, greatest(k.created_at, k.locked_until)) end as retained_from,
        coalesce(k.attempt, 1) as attempt, k.lease_token, k.owner, k.operation, k.provider, k.order_id, k.last_error,
+       now() as as_of,
        k.status <> 'in_progress' or {has_body} as has_response,
        case when k.status_code between -2147483648 and 2147483647 then k.status_code::int4 end as status_code, k.response_headers::text as response_headers,
        {body_bytes} as body_bytes, {body_sha256} as body_sha256"
@@ -174,6 +175,7 @@ pub(crate) fn record(row: &Row) -> Result<Record> {
         order_id: cell(row, at, "order_id")?,
         last_error: cell(row, at, "last_error")?,
         response,
+        as_of: cell(row, at, "as_of")?,
         read: Stopwatch::start(),
         id,
     })

@@ -21,3 +21,4 @@ mod roles;
 mod server_trouble;
 mod signals;
 mod stats;
+mod watch;

@@ -36,3 +36,4 @@ mod stripe;
 mod support;
 mod systemd;
 mod tidy;
+mod top;

@@ -10,6 +10,7 @@ mod proxy;
 mod redact;
 mod redis;
 mod tied;
+mod tmux;
 
 pub(crate) use cluster::{
     Cluster, ClusterOptions, Database, connect, database, free_port, settings, shared, temp_dir,
@@ -21,6 +22,7 @@ pub(crate) use process::{Output, Run, Spawned, idemctl, require_program};
 pub(crate) use proxy::{Proxy, Target};
 pub(crate) use redact::Redactor;
 pub(crate) use redis::redis;
+pub(crate) use tmux::Tmux;
 
 /// Waits until something outside has happened that announces itself to nobody; fails the test after a minute.
 pub(crate) async fn until(what: &str, mut happened: impl AsyncFnMut() -> bool) {

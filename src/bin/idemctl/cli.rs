@@ -1,5 +1,7 @@
 //! The command line: global options, the table of commands, and the one dispatch.
 
+use std::io::IsTerminal;
+
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::commands;
@@ -157,6 +159,7 @@ enum Command {
     Janitor(commands::janitor::JanitorArgs),
     Migrate(commands::migrate::MigrateArgs),
     Stats(commands::stats::StatsArgs),
+    Top(commands::top::TopArgs),
     Doctor(commands::doctor::DoctorArgs),
     Fingerprint(commands::fingerprint::FingerprintArgs),
     Bench(commands::bench::BenchArgs),
@@ -202,7 +205,11 @@ impl Cli {
         } else {
             Settings::resolve(&self.global, environment)?
         };
-        settings.start_logging(&self.global, matches!(self.command, Command::Janitor(_)));
+        // Lines in the middle of the screen are of no use to anybody; its own head says what is wrong.
+        let on_screen = matches!(self.command, Command::Top(_)) && std::io::stderr().is_terminal();
+        if !on_screen {
+            settings.start_logging(&self.global, matches!(self.command, Command::Janitor(_)));
+        }
         let keys = matches!(
             self.command,
             Command::Inspect(_)
@@ -237,6 +244,7 @@ impl Cli {
             Command::Stats(args) => {
                 stoppable(&context, Box::pin(commands::stats::run(&context, &args))).await
             }
+            Command::Top(args) => Box::pin(commands::top::run(&context, args, &self.global)).await,
             Command::Doctor(args) => {
                 stoppable(&context, Box::pin(commands::doctor::run(&context, &args))).await
             }

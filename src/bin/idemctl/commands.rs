@@ -20,3 +20,4 @@ pub(crate) mod release;
 pub(crate) mod resolve;
 pub(crate) mod runbook;
 pub(crate) mod stats;
+pub(crate) mod top;

@@ -13,6 +13,7 @@ mod log;
 mod render;
 mod safety;
 mod settings;
+mod top;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;

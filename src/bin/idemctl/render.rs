@@ -8,13 +8,17 @@ pub(crate) mod inspect;
 pub(crate) mod janitor;
 mod json;
 pub(crate) mod key;
+pub(crate) mod live;
 pub(crate) mod provider;
 pub(crate) mod purge;
 pub(crate) mod reconcile;
 pub(crate) mod release;
 pub(crate) mod resolve;
+pub(crate) mod screen;
 pub(crate) mod stats;
+pub(crate) mod styled;
 mod table;
+pub(crate) mod top;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -108,6 +112,20 @@ impl Printer {
                 }
             }
         }
+        out.flush()?;
+        Ok(())
+    }
+
+    /// One document in one line, for a stream of them.
+    pub(crate) fn document_line(self, view: &impl Document) -> Result<()> {
+        let format = Format::Jsonl;
+        Self { format, ..self }.document(view)
+    }
+
+    /// One line for people.
+    pub(crate) fn line(self, text: &str) -> Result<()> {
+        let mut out = stdout(Format::Table);
+        writeln!(out, "{}", printable(text))?;
         out.flush()?;
         Ok(())
     }

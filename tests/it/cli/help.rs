@@ -23,6 +23,7 @@ async fn every_command() {
         "migrate",
         "migrate status",
         "stats",
+        "top",
         "doctor",
         "fingerprint",
         "bench",

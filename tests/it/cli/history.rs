@@ -54,7 +54,10 @@ async fn forms() {
         .unwrap();
     }
     let output = cli.run(&["inspect", "shop-1", "order-1"]).await.ok();
-    let line = output.lines().find(|line| line.contains("history")).unwrap();
+    let line = output
+        .lines()
+        .find(|line| line.contains("(database user"))
+        .unwrap();
     writeln!(all, "$ idemctl inspect shop-1 order-1\n{line}").unwrap();
     insta::assert_snapshot!(without_widths(&redactor(&cli).redact(&all)));
     let lines = cli.run(&["history", "-o", "jsonl"]).await.ok();

@@ -1,10 +1,13 @@
 //! `idemctl inspect`: one key on one screen.
 
+mod watch;
+
 use std::time::Duration;
 
 use idemctl::key::KeyId;
 use idemctl::ops::inspect;
 use idemctl::record::{Record, State};
+use idemctl::store::{Event, Store};
 
 use super::key_arg::KeyArgs;
 use crate::context::Context;
@@ -13,8 +16,9 @@ use crate::render::event::EventView;
 use crate::render::inspect::InspectView;
 use crate::render::provider::StatusView;
 
-/// Show one key: state, holder, response, history, and what is safe to do next
+/// Show one key: what happened to it, what that means, and what is safe to do next
 #[derive(Debug, clap::Args)]
+#[command(visible_alias = "why")]
 pub(crate) struct InspectArgs {
     #[command(flatten)]
     key: KeyArgs,
@@ -25,9 +29,12 @@ pub(crate) struct InspectArgs {
         reason = "clap's form of a flag with an optional value"
     )]
     provider: Option<Option<String>>,
-    /// Look again every two seconds until the key has a final answer
+    /// Look again and again until the key has a final answer; without a terminal a line for each change
     #[arg(long, conflicts_with_all = ["unmask", "provider"])]
     watch: bool,
+    /// How often to look
+    #[arg(long, value_name = "DURATION", requires = "watch", default_value = "2s", value_parser = interval)]
+    interval: Duration,
     /// Show the stored body (secrets masked)
     #[arg(long)]
     show_response: bool,
@@ -39,41 +46,51 @@ pub(crate) struct InspectArgs {
     reason: Option<String>,
 }
 
-/// How often `--watch` looks.
-const WATCH_PERIOD: Duration = Duration::from_secs(2);
+/// How often somebody may look: less often is no watching, more often is a load.
+pub(crate) fn interval(text: &str) -> Result<Duration, String> {
+    let interval = crate::settings::duration(text)?;
+    if (Duration::from_millis(100)..=Duration::from_hours(1)).contains(&interval) {
+        Ok(interval)
+    } else {
+        Err("give 100ms to 1h".to_owned())
+    }
+}
 
 pub(crate) async fn run(context: &Context, args: InspectArgs) -> Result<Exit> {
     let id = args.key.id()?;
+    if args.watch {
+        return watch::run(context, &args, &id).await;
+    }
     let (mut connection, store) = context.open().await?;
-    if args.show_response && !store.reads_bodies() {
-        return Err(
-            CliError::new(Exit::Refused, "this database role may not read stored responses").hint(
-                "leave out --show-response, or connect as a member of the operators' role (`idemctl migrate --roles` \
-                 prints who may what)",
-            ),
-        );
+    check_bodies(&args, &store)?;
+    let Some(report) = inspect::run(&connection, &store, &id, args.show_response).await? else {
+        let history = inspect::history(&connection, &store, &id).await?;
+        return Err(gone(context, &id, history));
+    };
+    if args.unmask {
+        let actor = context.actor(args.reason.as_deref())?;
+        inspect::record_unmask(&mut connection, &store, &id, &actor).await?;
     }
-    loop {
-        let Some(report) = inspect::run(&connection, &store, &id, args.show_response).await? else {
-            let history = inspect::history(&connection, &store, &id).await?;
-            let mask = &context.settings.config.output.mask;
-            let last = history.into_iter().next();
-            return Err(not_found(
-                &id,
-                last.map(|event| EventView::new(event, mask)).as_ref(),
-            ));
-        };
-        if args.unmask {
-            let actor = context.actor(args.reason.as_deref())?;
-            inspect::record_unmask(&mut connection, &store, &id, &actor).await?;
-        }
-        let is_final = report.record.state.is_none_or(State::is_terminal);
-        let exit = show(context, &args, report).await?;
-        if !args.watch || is_final {
-            return Ok(exit);
-        }
-        tokio::time::sleep(WATCH_PERIOD).await;
+    show(context, &args, report).await
+}
+
+fn check_bodies(args: &InspectArgs, store: &Store) -> Result<()> {
+    if !args.show_response || store.reads_bodies() {
+        return Ok(());
     }
+    Err(
+        CliError::new(Exit::Refused, "this database role may not read stored responses").hint(
+            "leave out --show-response, or connect as a member of the operators' role (`idemctl migrate --roles` \
+             prints who may what)",
+        ),
+    )
+}
+
+/// There is no row; `history`: what the log knows of the key, newest first.
+pub(crate) fn gone(context: &Context, id: &KeyId, history: Vec<Event>) -> CliError {
+    let mask = &context.settings.config.output.mask;
+    let last = history.into_iter().next();
+    not_found(id, last.map(|event| EventView::new(event, mask)).as_ref())
 }
 
 /// One screen; with `--provider` the code tells whether the provider could say.
@@ -91,22 +108,31 @@ async fn show(context: &Context, args: &InspectArgs, report: inspect::Report) ->
     } else {
         None
     };
+    let answer = answer.as_ref().map(StatusView::new);
+    context
+        .printer
+        .document(&view(context, report, args.unmask, answer.clone()))?;
+    answer.map_or(Ok(Exit::Done), |answer| answer.result())
+}
+
+/// What is shown of a key. `answer`: what the provider said, where it was asked.
+pub(crate) fn view(
+    context: &Context,
+    report: inspect::Report,
+    unmask: bool,
+    answer: Option<StatusView>,
+) -> InspectView {
     let providers = &context.settings.config.providers;
     let can_ask = report
         .record
         .provider
         .as_ref()
         .map_or(providers.len() == 1, |name| providers.contains_key(name));
-    let answer = answer.as_ref().map(StatusView::new);
-    let next = next(
-        &report.record,
-        can_ask,
-        answer.as_ref().map(|answer| answer.verdict),
-    );
-    let mut view = InspectView::new(report, &context.settings.config, args.unmask, next);
-    view.says(answer.clone());
-    context.printer.document(&view)?;
-    answer.map_or(Ok(Exit::Done), |answer| answer.result())
+    let verdict = answer.as_ref().map(|answer| answer.verdict);
+    let next = next(&report.record, can_ask, verdict);
+    let mut view = InspectView::new(report, &context.settings.config, unmask, next);
+    view.says(answer);
+    view
 }
 
 /// The next safe command, as it would be typed; `None` where nothing needs to be done.

@@ -2,6 +2,7 @@
 
 use idemctl::mask::Masker;
 use idemctl::store::Event;
+use idemctl::time::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -28,13 +29,37 @@ impl EventView {
 
     /// When, what, who, why, and what changed.
     pub(crate) fn line(&self) -> String {
+        format!("{} {} {}", self.0.at, self.0.action, self.detail())
+    }
+
+    pub(crate) fn at(&self) -> Timestamp {
+        self.0.at
+    }
+
+    /// The verb.
+    pub(crate) fn action(&self) -> &str {
+        &self.0.action
+    }
+
+    /// Client and key; empty for what concerns many rows.
+    pub(crate) fn subject(&self) -> String {
+        let words = [&self.0.client_id, &self.0.key];
+        let words: Vec<&str> = words.into_iter().flatten().map(String::as_str).collect();
+        words.join(" ")
+    }
+
+    /// The number of the event.
+    pub(crate) fn number(&self) -> i64 {
+        self.0.id
+    }
+
+    /// Who, why, and what changed.
+    pub(crate) fn detail(&self) -> String {
         let event = &self.0;
         let reason = event.reason.as_deref().map(|reason| format!(": {reason}"));
         let change = Some(self.change()).filter(|change| !change.is_empty());
         format!(
-            "{} {} by {} (database user {}){}{}",
-            event.at,
-            event.action,
+            "by {} (database user {}){}{}",
             self.who(),
             event.db_user,
             reason.unwrap_or_default(),

@@ -1,18 +1,26 @@
 //! One key on one screen.
 
+mod change;
+mod text;
+mod timeline;
+
 use std::io::{self, Write};
 
 use base64::Engine;
 use idemctl::mask::Masker;
 use idemctl::ops::inspect::Report;
+use idemctl::time::{Stopwatch, Timestamp};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use super::Document;
 use super::event::EventView;
-use super::key::{BodyView, KeyView, age, lease};
+use super::key::{BodyView, KeyView};
 use super::provider::StatusView;
-use super::{Document, printable};
+use super::table::terminal_width;
 use crate::settings::Config;
+pub(crate) use text::to_the_second;
+use timeline::Entry;
 
 /// `inspect -o json` of the contract.
 #[derive(Debug, Serialize)]
@@ -20,15 +28,25 @@ pub(crate) struct InspectView {
     #[serde(flatten)]
     pub(crate) key: KeyView,
     pub(crate) history: Vec<EventView>,
+    /// What happened and what will, oldest first.
+    timeline: Vec<Entry>,
+    /// What that means, in words.
+    meaning: String,
     /// What is known to be safe, in words.
     safe: &'static str,
     pub(crate) next: Option<String>,
     /// What the provider says, where it was asked: its word, not the row's.
     #[serde(skip_serializing_if = "Option::is_none")]
     provider_says: Option<StatusView>,
+    /// What is different since the last look, where somebody watches.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    changes: Vec<String>,
     /// The body as text, for people.
     #[serde(skip)]
     body_text: Option<String>,
+    /// Since the row was read.
+    #[serde(skip)]
+    read: Stopwatch,
 }
 
 impl InspectView {
@@ -44,6 +62,7 @@ impl InspectView {
         } else {
             config.output.mask.clone()
         };
+        let read = record.read;
         let mut key = KeyView::with_mask(record, config, mask);
         let mut body_text = None;
         if let (Some(view), Some(body)) = (&mut key.response, &body) {
@@ -51,23 +70,38 @@ impl InspectView {
             view.body = Some(shown);
             body_text = Some(text);
         }
-        Self {
-            safe: safe(&key, None),
+        let mut view = Self {
             key,
             history: history
                 .into_iter()
                 .map(|event| EventView::new(event, mask))
                 .collect(),
+            timeline: Vec::new(),
+            meaning: String::new(),
+            safe: "",
             next,
             provider_says: None,
+            changes: Vec::new(),
             body_text,
-        }
+            read,
+        };
+        view.says(None);
+        view
     }
 
     /// Adds what the provider says.
     pub(crate) fn says(&mut self, says: Option<StatusView>) {
+        let answered = self.key.as_of.checked_add(self.read.elapsed());
+        let asked = says.as_ref().map(|says| (answered, says));
+        self.timeline = timeline::timeline(&self.key, &self.history, asked);
+        self.meaning = timeline::meaning(&self.key, says.as_ref());
         self.safe = safe(&self.key, says.as_ref().map(|says| says.verdict));
         self.provider_says = says;
+    }
+
+    /// The database's time at which all this held.
+    pub(crate) fn as_of(&self) -> Timestamp {
+        self.key.as_of
     }
 }
 
@@ -107,96 +141,15 @@ fn base64(bytes: &[u8]) -> String {
 
 impl Document for InspectView {
     fn text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let key = &self.key;
-        let bold = anstyle::Style::new().bold();
-        writeln!(
-            out,
-            "{bold}{} {}{bold:#}   {}",
-            printable(&key.client_id),
-            printable(&key.key),
-            state(key)
-        )?;
-        let mut line = |name: &str, value: &str| writeln!(out, "  {name:<13} {}", printable(value));
-        line("operation", key.operation.as_deref().unwrap_or("not recorded"))?;
-        line("attempt", &key.attempt.to_string())?;
-        let created = match key.age_seconds {
-            Some(seconds) => format!("{} ({} ago)", key.created_at, age(seconds)),
-            None => format!("{} (no time that could be counted from)", key.created_at),
-        };
-        line("created", &created)?;
-        if key.status == "in_progress" {
-            line("lease until", &key.locked_until.to_string())?;
-        }
-        line("owner", key.owner.as_deref().unwrap_or("not recorded"))?;
-        if let Some(completed) = key.completed_at {
-            line("completed", &completed.to_string())?;
-        }
-        if let Some(expires) = key.expires_at {
-            line("purged from", &format!("{expires} (by the configured retention)"))?;
-        }
-        line("provider", key.provider.as_deref().unwrap_or("not recorded"))?;
-        line("order id", &key.order_id)?;
-        line(
-            "provider key",
-            key.provider_key
-                .as_deref()
-                .unwrap_or("none by the configured scheme"),
-        )?;
-        line("fingerprint", &key.fingerprint)?;
-        line("response", &self.response_line())?;
-        if let Some(body) = &self.body_text {
-            line("body", body)?;
-        }
-        line("last error", key.last_error.as_deref().unwrap_or("none"))?;
-        self.history_text(out)?;
-        if let Some(answer) = &self.provider_says {
-            answer.text(out)?;
-        }
-        writeln!(out, "  {:<13} {}", "safe", self.safe)?;
-        if let Some(next) = &self.next {
-            writeln!(out, "  {:<13} {bold}{}{bold:#}", "next", printable(next))?;
+        for line in self.lines(terminal_width()) {
+            line.write(out)?;
+            writeln!(out)?;
         }
         Ok(())
     }
 
     fn ids(&self) -> Option<Vec<(&str, &str)>> {
         Some(vec![(&self.key.client_id, &self.key.key)])
-    }
-}
-
-impl InspectView {
-    fn response_line(&self) -> String {
-        match &self.key.response {
-            None => "none stored".to_owned(),
-            Some(response) => {
-                let body = match (response.body_bytes, &response.body_sha256) {
-                    (Some(bytes), Some(sha256)) => format!("{bytes} bytes, sha256 {sha256}"),
-                    _ => "body hidden from this database role".to_owned(),
-                };
-                format!(
-                    "{} {}, {body}",
-                    response
-                        .status_code
-                        .map_or("no status".to_owned(), |code| code.to_string()),
-                    response.content_type.as_deref().unwrap_or("type not recorded"),
-                )
-            }
-        }
-    }
-
-    fn history_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        if self.history.is_empty() {
-            return writeln!(
-                out,
-                "  {:<13} no operator or janitor has touched this key",
-                "history"
-            );
-        }
-        for (i, event) in self.history.iter().enumerate() {
-            let name = if i == 0 { "history" } else { "" };
-            writeln!(out, "  {name:<13} {}", printable(&event.line()))?;
-        }
-        Ok(())
     }
 }
 
@@ -233,21 +186,4 @@ fn safe(key: &KeyView, verdict: Option<&str>) -> &'static str {
         }
         _ => "touch nothing: idemctl does not know this status",
     }
-}
-
-fn state(key: &KeyView) -> String {
-    let colour = match key.state {
-        "done" => anstyle::AnsiColor::Green,
-        "in_progress" => anstyle::AnsiColor::Cyan,
-        "expired" => anstyle::AnsiColor::Yellow,
-        _ => anstyle::AnsiColor::Red,
-    };
-    let style = anstyle::Style::new().fg_color(Some(colour.into())).bold();
-    let more = match (key.state, key.lease_remaining_seconds) {
-        ("in_progress" | "expired", Some(rest)) => format!(" (lease {})", lease(rest)),
-        ("in_progress", None) => " (lease without end)".to_owned(),
-        ("unknown", _) => format!(" (status {:?} is none that idemctl knows)", key.status),
-        _ => String::new(),
-    };
-    format!("{style}{}{style:#}{more}", key.state)
 }

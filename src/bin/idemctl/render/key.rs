@@ -32,6 +32,9 @@ pub(crate) struct KeyView {
     pub(crate) last_error: Option<String>,
     #[serde(skip)]
     pub(crate) age_seconds: Option<f64>,
+    /// The database's time at which all this held.
+    #[serde(skip)]
+    pub(crate) as_of: Timestamp,
     /// Whether a program that knows only the old columns holds or held it.
     #[serde(skip)]
     pub(crate) by_old_service: bool,
@@ -97,6 +100,7 @@ impl KeyView {
             order_id: _,
             last_error,
             response,
+            as_of,
             read: _,
         } = record;
         let ttl = match state {
@@ -127,6 +131,7 @@ impl KeyView {
             response: response.map(|summary| ResponseView::new(summary, mask)),
             last_error: masked(last_error),
             age_seconds,
+            as_of,
             by_old_service: lease_token.is_none(),
         }
     }

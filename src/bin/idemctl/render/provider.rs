@@ -51,6 +51,47 @@ impl StatusView {
         }
     }
 
+    /// Who said it.
+    pub(crate) fn who(&self) -> &str {
+        &self.provider
+    }
+
+    /// Such as `acme says of order-1: charged (pay_7Q2, 4990 EUR; its own word: succeeded)`.
+    pub(crate) fn line(&self) -> String {
+        let mut known: Vec<String> = self.reference.iter().cloned().collect();
+        known.extend(self.money());
+        if let Some(word) = &self.raw_status {
+            known.push(format!("its own word: {word}"));
+        }
+        let known = known.join(", ");
+        let known = if known.is_empty() {
+            known
+        } else {
+            format!(" ({known})")
+        };
+        format!(
+            "{} says of {}: {}{known}",
+            self.provider, self.order_id, self.verdict
+        )
+    }
+
+    /// On what the verdict rests, as names and values.
+    pub(crate) fn grounds(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        [
+            ("why", self.reason.as_deref()),
+            ("not before", self.not_before.as_deref()),
+            ("evidence", Some(self.evidence.as_str())),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)))
+    }
+
+    fn money(&self) -> Option<String> {
+        let amount = self.amount.as_ref()?;
+        let currency = self.currency.as_deref().unwrap_or("");
+        Some(format!("{} {currency}", amount.get()).trim_end().to_owned())
+    }
+
     /// The four that say something are answers; unknown is code 8.
     pub(crate) fn result(&self) -> Result<Exit> {
         if self.verdict != Verdict::Unknown.as_str() {
@@ -93,14 +134,9 @@ impl Document for StatusView {
             printable(&self.order_id),
             self.verdict
         )?;
-        let amount = self.amount.as_ref().map(|amount| {
-            format!("{} {}", amount.get(), self.currency.as_deref().unwrap_or(""))
-                .trim_end()
-                .to_owned()
-        });
         let lines = [
             ("reference", self.reference.clone()),
-            ("amount", amount),
+            ("amount", self.money()),
             ("its own word", self.raw_status.clone()),
             ("why", self.reason.clone()),
             ("not before", self.not_before.clone()),

@@ -9,13 +9,15 @@ const GAP: usize = 2;
 
 /// The columns there is room for on this terminal; all of them where stdout is none.
 pub(super) fn fitting<I: Item>(cells: &[Vec<String>]) -> Vec<usize> {
+    choose::<I>(cells, terminal_width().unwrap_or(usize::MAX))
+}
+
+/// How wide the terminal is that stdout leads to; `None` where it leads elsewhere.
+pub(super) fn terminal_width() -> Option<usize> {
     let terminal = std::io::stdout().is_terminal();
-    let width = terminal
-        .then(terminal_size::terminal_size)
-        .flatten()
-        .map(|(width, _)| usize::from(width.0))
-        .filter(|width| *width > 0);
-    choose::<I>(cells, width.unwrap_or(usize::MAX))
+    let size = terminal.then(terminal_size::terminal_size).flatten();
+    size.map(|(width, _)| usize::from(width.0))
+        .filter(|width| *width > 0)
 }
 
 fn choose<I: Item>(cells: &[Vec<String>], room: usize) -> Vec<usize> {
@@ -40,7 +42,7 @@ fn choose<I: Item>(cells: &[Vec<String>], room: usize) -> Vec<usize> {
 }
 
 /// How many places a text takes on a terminal.
-fn width(text: &str) -> usize {
+pub(super) fn width(text: &str) -> usize {
     tabled::grid::util::string::get_line_width(text)
 }
 

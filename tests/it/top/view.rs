@@ -1,0 +1,167 @@
+//! What the screen shows, and that it follows the table.
+
+use super::{on_screen, show};
+use crate::cli::fixture::{cli, filled};
+use crate::support::{Proxy, Target, Tmux};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_table_as_it_lives() {
+    let (cli, tmux) = on_screen(&[], &[]).await;
+    let screen = tmux.shows("expired 3 (oldest ").await;
+    assert!(screen.contains("in progress 1 "), "{screen}");
+    assert!(screen.contains("newest 7: done 2 failed 1"), "{screen}");
+    assert!(
+        screen.contains("no janitor has looked at this database yet"),
+        "{screen}"
+    );
+    assert!(
+        screen.contains("ago  release shop-2 gone by bob@ops-2"),
+        "{screen}"
+    );
+    assert_eq!(screen.lines().count(), 24, "{screen}");
+    // A claim, whose lease then ends.
+    cli.execute(
+        "insert into idempotency (client_id, key, fingerprint, lease_token, locked_until)
+         values ('shop-7', 'fresh', '', gen_random_uuid(), now() + interval '1 h')",
+    )
+    .await;
+    tmux.shows("in progress 2 ").await;
+    cli.execute("update idempotency set locked_until = now() where key = 'fresh'")
+        .await;
+    tmux.shows_all(&["shop-7", "expired 4 "]).await;
+    tmux.keys(&["q"]).await;
+    tmux.ended(0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rates_are_what_the_server_counts() {
+    let cli = cli().await;
+    let tmux = Tmux::start(80, 24).await;
+    tmux.run(&cli.db.url, &[], &["top", "--interval", "100ms"]).await;
+    let idle = tmux.shows("claims/s           0.0").await;
+    assert!(idle.contains("deletions/s        0.0"), "{idle}");
+    let rate = |screen: &str, name: &str| {
+        let line = screen
+            .lines()
+            .find(|line| line.starts_with(name))
+            .unwrap_or_default();
+        let figure = line
+            .split_whitespace()
+            .nth(1)
+            .and_then(|word| word.parse::<f64>().ok());
+        figure.unwrap_or_default()
+    };
+    cli.execute(
+        "insert into idempotency (client_id, key, fingerprint, status)
+         select 'c', i::text, '', 'done' from generate_series(1, 5000) i",
+    )
+    .await;
+    let busy = tmux
+        .until("claims", |screen| rate(screen, "claims/s") > 100.0)
+        .await;
+    assert!(rate(&busy, "deletions/s") < 1.0, "{busy}");
+    cli.execute("delete from idempotency").await;
+    tmux.until("deletions", |screen| rate(screen, "deletions/s") > 100.0)
+        .await;
+    // The past stays to be seen.
+    let screen = tmux.shows("claims/s           0.0").await;
+    let picture = screen.lines().find(|line| line.starts_with("claims/s")).unwrap();
+    assert!(picture.contains('█'), "{screen}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_follows_the_size_of_the_terminal() {
+    let (_cli, tmux) = on_screen(&[], &[]).await;
+    tmux.resize(60, 20).await;
+    let small = tmux.until("60x20", |screen| {
+        screen.lines().count() == 20 && screen.contains("q quit") && !screen.contains("owner")
+    });
+    assert!(small.await.lines().all(|line| line.chars().count() <= 60));
+    tmux.resize(200, 50).await;
+    let large = tmux.until("200x50", |screen| {
+        screen.lines().last().is_some_and(|line| line.contains("q quit")) && screen.contains("owner")
+    });
+    assert_eq!(large.await.lines().count(), 50);
+    tmux.resize(40, 10).await;
+    tmux.shows("40x10 is too small").await;
+    tmux.resize(80, 24).await;
+    tmux.shows("> shop-9").await;
+    tmux.keys(&["q"]).await;
+    tmux.ended(0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn colours_unless_nobody_wants_them() {
+    // SGR 30 to 49 are colours (ECMA-48, 8.3.117); bold and reversed text are 1 and 7.
+    let colour = regex::Regex::new(r"\x1b\[(\d+;)*(3[0-7]|4[0-7]|38|48)(;\d+)*m").unwrap();
+    let (_cli, tmux) = on_screen(&[], &[]).await;
+    assert!(colour.is_match(&tmux.coloured_screen().await));
+    for (env, more) in [(&[("NO_COLOR", "1")][..], &[][..]), (&[], &["--color", "never"])] {
+        let (_cli, tmux) = on_screen(env, more).await;
+        let screen = tmux.coloured_screen().await;
+        assert!(!colour.is_match(&screen), "{screen:?}");
+        assert!(
+            screen.contains("\x1b[7m"),
+            "the selected row is reversed: {screen:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_is_away_leaves_the_last_figures_and_is_found_again() {
+    let cli = filled().await;
+    let proxy = Proxy::start(Target::Unix(cli.db.socket())).await;
+    let url = format!(
+        "postgresql://idemctl@{}/{}?sslmode=disable",
+        proxy.address, cli.db.name
+    );
+    let tmux = Tmux::start(100, 24).await;
+    tmux.run(&url, &[], &["top", "--interval", "100ms"]).await;
+    tmux.shows("> shop-9").await;
+    proxy.refuse(true);
+    proxy.cut();
+    let away = tmux.shows("NO ANSWER for ").await;
+    assert!(
+        away.contains("all of this is of 20") && away.contains("> shop-9"),
+        "{away}"
+    );
+    cli.execute("delete from idempotency where client_id = 'shop-9'")
+        .await;
+    // Keys work meanwhile.
+    tmux.keys(&["?"]).await;
+    tmux.shows("any key: back").await;
+    tmux.keys(&["x"]).await;
+    proxy.refuse(false);
+    tmux.until("the database is back", |screen| {
+        screen.contains("> shop-1") && !screen.contains("NO ANSWER")
+    })
+    .await;
+    // One that only stays silent is told of, too, and nobody waits for it.
+    proxy.hold();
+    tmux.shows("it has not answered yet").await;
+    tmux.keys(&["q"]).await;
+    tmux.ended(0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_client_alone_and_what_a_role_may_not_see() {
+    let cli = filled().await;
+    cli.execute(
+        "do $$ begin execute 'create role peep_' || current_database() || ' login'; end $$;
+         do $$ begin execute 'grant select on idempotency, idempotency_event to peep_' || current_database(); end $$",
+    )
+    .await;
+    let tmux = Tmux::start(80, 24).await;
+    let url = cli.db.url.replace("idemctl@", &format!("peep_{}@", cli.db.name));
+    tmux.run(&url, &[], &["top", "--client", "shop-1"]).await;
+    let screen = tmux.shows("> shop-1").await;
+    assert!(!screen.contains("shop-9"), "{screen}");
+    assert!(
+        screen.contains("Expired keys of shop-1, oldest first"),
+        "{screen}"
+    );
+    assert!(screen.contains("not known: the janitor's jobs: "), "{screen}");
+    tmux.keys(&["q"]).await;
+    tmux.ended(0).await;
+    show(&cli, &tmux, &[], &[]).await;
+}
