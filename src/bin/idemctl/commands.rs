@@ -18,4 +18,5 @@ pub(crate) mod purge;
 pub(crate) mod reconcile;
 pub(crate) mod release;
 pub(crate) mod resolve;
+pub(crate) mod selftest;
 pub(crate) mod stats;

@@ -13,6 +13,7 @@ pub(crate) mod purge;
 pub(crate) mod reconcile;
 pub(crate) mod release;
 pub(crate) mod resolve;
+pub(crate) mod selftest;
 pub(crate) mod stats;
 mod table;
 
