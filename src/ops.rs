@@ -17,6 +17,8 @@ pub mod purge;
 pub mod reconcile;
 pub mod release;
 pub mod resolve;
+mod scratch;
+pub mod selftest;
 pub mod stats;
 pub mod stuck;
 pub mod top;

@@ -36,6 +36,10 @@ pub(crate) mod roles;
 #[cfg(feature = "operate")]
 mod run_event;
 #[cfg(feature = "operate")]
+pub(crate) mod scratch;
+#[cfg(feature = "operate")]
+pub(crate) mod selftest;
+#[cfg(feature = "operate")]
 pub(crate) mod session;
 pub(crate) mod shape;
 mod sql;

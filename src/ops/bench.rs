@@ -12,7 +12,6 @@ mod pool;
 mod redis;
 mod report;
 mod request;
-mod scratch;
 mod strategy;
 mod surroundings;
 mod transaction;
@@ -22,8 +21,9 @@ use std::time::Duration;
 
 use crate::connect::{Connection, Settings};
 use crate::error::{Error, Result};
+use crate::ops::scratch;
 use crate::stop::Stop;
-use crate::store::bench as sql;
+use crate::store::scratch as sql;
 
 pub use report::{Figure, NotApplicable, Quantiles, Report};
 pub use request::{Floor, RedisUrl, Request, Scenario, Strategy, Way};
@@ -80,15 +80,12 @@ pub async fn run(
         () = stop.soft() => return Err(Error::Interrupted),
     };
     let mut warnings = surroundings::before(&admin, request).await?;
-    for name in sql::leftovers(&admin).await? {
-        warnings.push(format!(
-            "the schema {name} is the scratch schema of another run; if none is going on, it was left behind by one \
-             that was killed: drop schema {} cascade",
-            crate::store::quote_ident(&name)
-        ));
-    }
-    let name = request.scratch.clone().unwrap_or_else(random_name);
-    let scratch = sql::create(&mut admin, &name).await?;
+    warnings.extend(scratch::leftovers(&admin).await?);
+    let name = request
+        .scratch
+        .clone()
+        .unwrap_or_else(|| scratch::random_name("bench"));
+    let made = sql::create(&mut admin, &name).await?;
     progress(Progress::Made {
         schema: &name,
         database: &admin.facts().database,
@@ -98,31 +95,10 @@ pub async fn run(
         measured = measure(settings, request, &name, &admin, progress, stop) => measured,
         () = stop.hard() => Err(Error::Interrupted),
     };
-    let dropped = scratch::drop(admin, settings, &scratch).await;
-    match (measured, dropped) {
-        (Ok(mut report), Ok(())) => {
-            warnings.append(&mut report.warnings);
-            report.warnings = warnings;
-            Ok(report)
-        }
-        (Err(error), Ok(())) => Err(error),
-        (measured, Err(error)) => Err(left_behind(&name, measured.err(), &error)),
-    }
-}
-
-/// Keeps runs apart; nothing secret.
-fn random_name() -> String {
-    format!("idemctl_bench_{:010x}", fastrand::u64(0..1 << 40))
-}
-
-fn left_behind(name: &str, first: Option<Error>, error: &Error) -> Error {
-    let before = first.map_or_else(String::new, |first| format!("; before that: {first}"));
-    Error::Local {
-        what: format!(
-            "the scratch schema could not be dropped: {error}{before}; do it by hand: drop schema {} cascade",
-            crate::store::quote_ident(name)
-        ),
-    }
+    let mut report = scratch::settle(measured, admin, settings, &made).await?;
+    warnings.append(&mut report.warnings);
+    report.warnings = warnings;
+    Ok(report)
 }
 
 async fn measure(

@@ -20,6 +20,8 @@ use crate::ops::ask::Providers;
 use crate::ops::purge::Retention;
 use crate::store::Store;
 
+pub(super) use server::{clock, pooler};
+
 /// How bad it is. Ordered: the worst is the largest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]

@@ -32,6 +32,7 @@ mod purge;
 mod races;
 mod reconcile;
 mod resolve;
+mod selftest;
 mod stripe;
 mod support;
 mod systemd;

@@ -161,6 +161,7 @@ enum Command {
     Stats(commands::stats::StatsArgs),
     Top(commands::top::TopArgs),
     Doctor(commands::doctor::DoctorArgs),
+    Selftest(commands::selftest::SelftestArgs),
     Fingerprint(commands::fingerprint::FingerprintArgs),
     Bench(commands::bench::BenchArgs),
     Config(commands::config::ConfigArgs),
@@ -251,6 +252,7 @@ impl Cli {
             Command::Fingerprint(args) => {
                 stoppable(&context, Box::pin(commands::fingerprint::run(&context, args))).await
             }
+            Command::Selftest(args) => Box::pin(commands::selftest::run(&context, args)).await,
             Command::Bench(args) => Box::pin(commands::bench::run(&context, args)).await,
             Command::Dev(args) => commands::dev::run(&context, args).await,
             Command::Config(args) => commands::config::run(&context, &args),

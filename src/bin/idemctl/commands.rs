@@ -19,5 +19,6 @@ pub(crate) mod reconcile;
 pub(crate) mod release;
 pub(crate) mod resolve;
 pub(crate) mod runbook;
+pub(crate) mod selftest;
 pub(crate) mod stats;
 pub(crate) mod top;

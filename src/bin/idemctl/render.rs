@@ -15,6 +15,7 @@ pub(crate) mod reconcile;
 pub(crate) mod release;
 pub(crate) mod resolve;
 pub(crate) mod screen;
+pub(crate) mod selftest;
 pub(crate) mod stats;
 pub(crate) mod styled;
 mod table;

@@ -4,13 +4,12 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
+use crate::ops::scratch;
 
 /// Longest run.
 const MOST: Duration = Duration::from_hours(1);
 /// Longest simulated work: every strategy's lease of 30 s must outlast it by far, or it is taken over from the living.
 const MOST_WORK: Duration = Duration::from_secs(10);
-/// Longest name of a schema, in bytes; PostgreSQL cuts what is longer.
-const NAME_BYTES: usize = 63;
 
 /// What is measured. Each is a kind of request that a payment API gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -288,19 +287,8 @@ impl Request {
                 "redis needs the URL of a Redis or Valkey server, such as redis://127.0.0.1:6379".to_owned(),
             ));
         }
-        self.scratch.as_deref().map_or(Ok(()), check_name)
+        self.scratch.as_deref().map_or(Ok(()), scratch::check_name)
     }
-}
-
-fn check_name(name: &str) -> Result<()> {
-    let problem = if name.is_empty() || name.len() > NAME_BYTES {
-        format!("has {} bytes; 1 to {NAME_BYTES} are allowed", name.len())
-    } else if name.chars().any(char::is_control) {
-        "has control characters".to_owned()
-    } else {
-        return Ok(());
-    };
-    Err(invalid("scratch schema", problem))
 }
 
 fn invalid(field: &'static str, reason: String) -> Error {

@@ -58,7 +58,7 @@ fn tls(settings: &Settings, conn: &Connection) -> Check {
     }
 }
 
-async fn pooler(settings: &Settings, conn: &mut Connection) -> Check {
+pub(in crate::ops) async fn pooler(settings: &Settings, conn: &mut Connection) -> Check {
     let check = Check::of(
         "pooler",
         "a direct connection, or a pooler in transaction or session mode with unnamed statements",
@@ -199,7 +199,7 @@ fn encoding(server: Result<&Server, &Error>) -> Check {
 
 /// The client's clock decides about no row, but about the schedules of a janitor on this machine, and what its logs
 /// say.
-async fn clock(conn: &Connection) -> Check {
+pub(in crate::ops) async fn clock(conn: &Connection) -> Check {
     let check = Check::of(
         "clock",
         format!("this machine's clock within {MOST_SKEW} s of the server's"),

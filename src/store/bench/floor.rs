@@ -5,9 +5,9 @@ use std::time::Duration;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
-use super::Scrap;
 use crate::error::{Error, Result};
 use crate::key::KeyId;
+use crate::store::scratch::Scrap;
 use crate::store::{Executor, Statement, Tables};
 
 const INSERT: Scrap = Scrap {

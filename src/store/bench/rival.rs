@@ -2,9 +2,9 @@
 
 use tokio_postgres::types::Type;
 
-use super::Scrap;
 use crate::error::Result;
 use crate::key::KeyId;
+use crate::store::scratch::Scrap;
 use crate::store::session::{BEGIN, COMMIT, ROLLBACK};
 use crate::store::{Answer, Executor, Statement, Tables};
 

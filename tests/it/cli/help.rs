@@ -27,6 +27,7 @@ async fn every_command() {
         "doctor",
         "fingerprint",
         "bench",
+        "selftest",
         "config",
         "dev",
         "dev up",
