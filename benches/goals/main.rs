@@ -14,6 +14,7 @@ mod goal;
 #[path = "../support/server.rs"]
 mod server;
 mod servers;
+mod wire;
 
 use std::time::Duration;
 
@@ -46,6 +47,7 @@ fn main() -> Result<()> {
 async fn measure(servers: &servers::Servers, effort: Effort) -> Result<()> {
     let mut goals = compare::run(servers, effort).await?;
     goals.extend(footprint::run(servers, effort).await?);
+    wire::run(servers, effort).await?;
     goal::print(&goals, effort.trial);
     Ok(())
 }
