@@ -2,6 +2,7 @@
 //! Nothing here prints, asks or reads the environment.
 
 pub mod actor;
+pub mod adopt;
 pub mod ask;
 pub mod bench;
 pub mod compare;

@@ -2,6 +2,8 @@
 //! No other module writes SQL.
 
 #[cfg(feature = "operate")]
+pub(crate) mod adopt;
+#[cfg(feature = "operate")]
 pub(crate) mod approval;
 #[cfg(feature = "operate")]
 pub(crate) mod bench;
@@ -113,6 +115,8 @@ static STATEMENTS: &[&[Sql]] = &[
     doctor::STATEMENTS,
     #[cfg(feature = "operate")]
     top::STATEMENTS,
+    #[cfg(feature = "operate")]
+    adopt::STATEMENTS,
 ];
 
 /// The tables of one schema: statement texts ready to send, and what is known of the table's shape.

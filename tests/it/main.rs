@@ -8,6 +8,7 @@
     reason = "a test that cannot go on has failed, and a child process talks to its parent"
 )]
 
+mod adopt;
 mod bench;
 mod chaos;
 mod cli;

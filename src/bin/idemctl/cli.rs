@@ -158,6 +158,7 @@ enum Command {
     Purge(commands::purge::PurgeArgs),
     Janitor(commands::janitor::JanitorArgs),
     Migrate(commands::migrate::MigrateArgs),
+    Adopt(commands::adopt::AdoptArgs),
     Stats(commands::stats::StatsArgs),
     Top(commands::top::TopArgs),
     Doctor(commands::doctor::DoctorArgs),
@@ -242,6 +243,7 @@ impl Cli {
             Command::Purge(args) => commands::purge::run(&context, args).await,
             Command::Janitor(args) => Box::pin(commands::janitor::run(&context, &args, &self.global)).await,
             Command::Migrate(args) => commands::migrate::run(&context, args).await,
+            Command::Adopt(args) => Box::pin(commands::adopt::run(&context, args)).await,
             Command::Stats(args) => {
                 stoppable(&context, Box::pin(commands::stats::run(&context, &args))).await
             }

@@ -1,5 +1,6 @@
 //! One file per subcommand: its arguments, then `run`.
 
+pub(crate) mod adopt;
 pub(crate) mod bench;
 pub(crate) mod completions;
 pub(crate) mod config;

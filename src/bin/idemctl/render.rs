@@ -1,5 +1,6 @@
 //! The only writer of stdout: views of the library's reports, in each format.
 
+pub(crate) mod adopt;
 pub(crate) mod bench;
 pub(crate) mod doctor;
 pub(crate) mod event;

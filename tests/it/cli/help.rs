@@ -22,6 +22,7 @@ async fn every_command() {
         "janitor",
         "migrate",
         "migrate status",
+        "adopt",
         "stats",
         "top",
         "doctor",
