@@ -234,8 +234,16 @@ async fn look(
         values,
         order,
     };
-    let counts = sql::count(executor, &copy, request.rows).await?;
-    judge_rows(&mut report, &counts, request.rows);
+    match sql::count(executor, &copy, request.rows).await {
+        Ok(counts) => judge_rows(&mut report, &counts, request.rows),
+        // The server's words would show the value.
+        Err(error) if class_of_values(&error) => report.problems.push(format!(
+            "a row holds a value that cannot be converted as planned (SQLSTATE {}); leave the column out with --map COLUMN=-, \
+             or mend the row",
+            error.sqlstate().unwrap_or_default()
+        )),
+        Err(error) => return Err(error),
+    }
     if report.problems.is_empty() {
         report.warnings = script::warnings(&report, &copy);
         report.script = Some(script::migration(&copy, &report.warnings));
@@ -295,6 +303,11 @@ fn unique(chosen: &Chosen<'_>, constant: bool, keys: &[Vec<String>]) -> Result<V
             wanted.join(", ")
         )
     })
+}
+
+/// Data exceptions (class 22), whose messages quote what stands in a row.
+fn class_of_values(error: &Error) -> bool {
+    error.sqlstate().is_some_and(|code| code.starts_with("22"))
 }
 
 /// What the rows themselves say against it.

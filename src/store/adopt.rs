@@ -49,6 +49,8 @@ pub(crate) struct Column {
     pub(crate) not_null: bool,
     /// Computed by the server from other columns.
     pub(crate) generated: bool,
+    /// Whether its collation takes different texts for equal, such as `A` and `a`.
+    pub(crate) blurred: bool,
     /// The words of an enum.
     pub(crate) labels: Vec<String>,
 }
@@ -77,6 +79,7 @@ select a.attname::text as name,
        format_type(a.atttypid, a.atttypmod) as shown,
        a.attnotnull or (t.typtype = 'd' and t.typnotnull) as not_null,
        a.attgenerated <> '' as generated,
+       coalesce((select not l.collisdeterministic from pg_collation l where l.oid = a.attcollation), false) as blurred,
        array(select e.enumlabel::text from pg_enum e where e.enumtypid = t.oid order by e.enumsortorder) as labels
   from pg_attribute a
   join pg_type t on t.oid = a.atttypid
@@ -148,6 +151,7 @@ pub(crate) async fn columns(executor: &impl Executor, table: u32) -> Result<Vec<
             shown: row.get("shown"),
             not_null: row.get("not_null"),
             generated: row.get("generated"),
+            blurred: row.get("blurred"),
             labels: row.get("labels"),
         })
         .collect())

@@ -140,8 +140,14 @@ fn key(chosen: &Chosen<'_>) -> Judged {
 fn text(ours: &'static str, column: &Column) -> Judged {
     let name = column.name.clone();
     match column.base.as_str() {
+        "text" | "character varying" | "character" if column.blurred => cannot(
+            ours,
+            Some(column),
+            "its collation takes different texts for one key, and text would take them for two: a repeat would be charged \
+             again",
+        ),
         "text" | "character varying" => judged(ours, Some(column), Fit::Fits, "as it is", Value::As(name)),
-        "uuid" | "bigint" | "integer" | "smallint" | "inet" => judged(
+        "uuid" | "bigint" | "integer" | "smallint" => judged(
             ours,
             Some(column),
             Fit::Converts,

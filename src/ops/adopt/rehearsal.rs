@@ -30,11 +30,17 @@ pub struct Step {
 }
 
 /// Tries the migration of the report in a scratch schema, which is dropped at the end, also when `stop` asks for it.
+/// `warn` is told of scratch schemas that earlier runs left behind.
 ///
 /// It needs CREATE on the database, and copies up to 1,000 rows into the scratch schema for the time that it lasts.
 /// Returns [`Error::Invalid`] for a report without a migration, and the errors of connections and of the scratch schema
 /// as [`crate::ops::selftest::run`] does. What goes wrong in a step is its result.
-pub async fn rehearse(settings: &Settings, report: &Report, stop: &Stop) -> Result<Vec<Step>> {
+pub async fn rehearse(
+    settings: &Settings,
+    report: &Report,
+    warn: &mut dyn FnMut(&str),
+    stop: &Stop,
+) -> Result<Vec<Step>> {
     let Some((copy, columns)) = &report.plan else {
         return Err(Error::Invalid {
             field: "table",
@@ -42,6 +48,9 @@ pub async fn rehearse(settings: &Settings, report: &Report, stop: &Stop) -> Resu
         });
     };
     let mut admin = Connection::open(settings).await?;
+    for warning in scratch::leftovers(&admin).await? {
+        warn(&warning);
+    }
     let name = scratch::random_name("adopt");
     let made = schema::create(&mut admin, &name).await?;
     let theirs = Table {
@@ -66,7 +75,7 @@ pub async fn rehearse(settings: &Settings, report: &Report, stop: &Stop) -> Resu
         if let Err((name, error)) = tried {
             steps.push(Step {
                 name,
-                found: error.to_string(),
+                found: told(&error),
                 ok: Some(false),
             });
         }
@@ -78,6 +87,16 @@ pub async fn rehearse(settings: &Settings, report: &Report, stop: &Stop) -> Resu
         () = stop.soft() => Err(Error::Interrupted),
     };
     scratch::settle(result, admin, settings, &made).await
+}
+
+/// What an error says, without what stands in a row.
+fn told(error: &Error) -> String {
+    match error.sqlstate() {
+        Some(code) if super::class_of_values(error) => {
+            format!("a value in a row cannot be converted (SQLSTATE {code})")
+        }
+        _ => error.to_string(),
+    }
 }
 
 /// The step that an error ended.

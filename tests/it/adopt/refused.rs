@@ -1,7 +1,9 @@
 //! What it does not do, and why, by name.
 
+use nix::sys::signal::Signal;
+
 use super::{adopt, shapes};
-use crate::support::database;
+use crate::support::{Database, database, until};
 
 /// A table that fits, to be spoilt.
 const GOOD: &str = "create table keys (tenant_id text, request_id text, status text, response json,
@@ -15,6 +17,11 @@ async fn refused(sql: &str, args: &[&str], code: i32, parts: &[&str]) {
     for part in parts {
         assert!(output.stderr.contains(part), "{part}: {}", output.transcript());
     }
+    assert!(
+        !output.transcript().contains("4111"),
+        "a value: {}",
+        output.transcript()
+    );
     // A pipe into psql gets nothing.
     let all: Vec<&str> = args.iter().chain(&["--show-sql"]).copied().collect();
     let output = adopt(&db, &all).run().await;
@@ -97,6 +104,15 @@ async fn keys_in_which_two_requests_might_not_meet() {
     )
     .await;
     refused(
+        "create collation blurred (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+         create table keys (tenant_id text, request_id text collate blurred, status text,
+                            primary key (tenant_id, request_id))",
+        &["keys"],
+        4,
+        &["key: its collation takes different texts for one key"],
+    )
+    .await;
+    refused(
         "create table keys (x text, status text)",
         &["keys"],
         4,
@@ -139,10 +155,13 @@ async fn rows_that_break_a_rule() {
     .await;
     refused(
         "create table keys (tenant_id text, request_id text primary key, status text, http_status text);
-         insert into keys values ('t', 'k', 'done', 'OK')",
+         insert into keys values ('t', 'k', 'done', '4111-1111')",
         &["keys"],
         4,
-        &["invalid input syntax for type integer", "--map COLUMN=-"],
+        &[
+            "a value that cannot be converted as planned (SQLSTATE 22P02)",
+            "--map COLUMN=-",
+        ],
     )
     .await;
 }
@@ -184,6 +203,45 @@ async fn places_that_are_taken_and_rows_that_are_not_seen() {
     );
 }
 
+/// A rehearsal that would never end: the scratch schema goes all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupted_rehearsal_leaves_nothing() {
+    let db = database().await;
+    db.client.batch_execute(shapes::RAILS).await.unwrap();
+    db.client
+        .batch_execute(
+            "create function slow() returns event_trigger language plpgsql as $$ begin
+               if exists (select from pg_event_trigger_ddl_commands() where object_identity like '%.idempotency') then
+                 perform pg_sleep(3600);
+               end if; end $$;
+             create event trigger slow on ddl_command_end when tag in ('CREATE TABLE') execute function slow()",
+        )
+        .await
+        .unwrap();
+    let args: Vec<&str> = shapes::RAILS_ARGS
+        .iter()
+        .chain(&["--rehearse"])
+        .copied()
+        .collect();
+    let run = adopt(&db, &args).spawn();
+    let asleep =
+        "select count(*) from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'";
+    until("the rehearsal hangs", async || {
+        db.client.query_one(asleep, &[]).await.unwrap().get::<_, i64>(0) == 1
+    })
+    .await;
+    run.signal(Signal::SIGINT);
+    let output = run.wait().await;
+    assert_eq!(output.code, 130, "{}", output.transcript());
+    assert_eq!(scratches(&db).await, 0, "{}", output.transcript());
+}
+
+/// Scratch schemas that are there.
+async fn scratches(db: &Database) -> i64 {
+    let query = "select count(*) from pg_namespace where nspname like 'idemctl%'";
+    db.client.query_one(query, &[]).await.unwrap().get(0)
+}
+
 /// What a rehearsal finds that no look at rows does: here a trigger of the database's own.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rehearsal_that_goes_wrong() {
@@ -216,14 +274,5 @@ async fn a_rehearsal_that_goes_wrong() {
         "{}",
         output.transcript()
     );
-    let left: i64 = db
-        .client
-        .query_one(
-            "select count(*) from pg_namespace where nspname like 'idemctl%'",
-            &[],
-        )
-        .await
-        .unwrap()
-        .get(0);
-    assert_eq!(left, 0);
+    assert_eq!(scratches(&db).await, 0);
 }

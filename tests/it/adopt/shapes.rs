@@ -248,6 +248,34 @@ async fn no_state_and_no_fingerprint() {
     claims(&db, &keys).await;
 }
 
+/// In partitions, and a key that is unique by itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_partitioned_table() {
+    let db = database().await;
+    db.client
+        .batch_execute(
+            "create table keys (account_id int not null, idempotency_key text not null, state text not null,
+                                response jsonb, created_at timestamptz not null default now(),
+                                primary key (idempotency_key)) partition by hash (idempotency_key);
+             create table keys_0 partition of keys for values with (modulus 2, remainder 0);
+             create table keys_1 partition of keys for values with (modulus 2, remainder 1);
+             insert into keys select i % 3, 'k' || i, 'completed', to_jsonb(i) from generate_series(1, 6000) i",
+        )
+        .await
+        .unwrap();
+    assert_eq!(rehearsed(&db, &["keys"]).await, ["old key, unfinished"]);
+    let keys = migrated(&db, &["keys"], "public").await;
+    replays(&db, &keys, "public", ("2", "k5999"), 200, b"5999").await;
+    claims(&db, &keys).await;
+    let rows: i64 = db
+        .client
+        .query_one("select count(*) from idempotency where status = 'done'", &[])
+        .await
+        .unwrap()
+        .get(0);
+    assert_eq!(rows, 6_001);
+}
+
 /// Names and words that have to be quoted, wherever they go.
 #[tokio::test(flavor = "multi_thread")]
 async fn hostile_names() {

@@ -90,9 +90,14 @@ pub(crate) async fn run(context: &Context, args: AdoptArgs) -> Result<Exit> {
         );
         let settings = context.settings.connection()?;
         Some(
-            Box::pin(adopt::rehearse(&settings, &report, &lifecycle.stop))
-                .await
-                .map_err(explain)?,
+            Box::pin(adopt::rehearse(
+                &settings,
+                &report,
+                &mut |warning| context.printer.note(warning),
+                &lifecycle.stop,
+            ))
+            .await
+            .map_err(explain)?,
         )
     } else {
         None
@@ -143,11 +148,6 @@ fn explain(error: Error) -> CliError {
         .hint(
             "looking needs SELECT on the table, --rehearse also CREATE on the database; nothing was changed",
         ),
-        Error::Database(_) if matches!(error.sqlstate(), Some("22P02" | "22003")) => {
-            CliError::new(Exit::Refused, error.to_string()).hint(
-                "a row holds a value that cannot be converted; leave the column out with --map COLUMN=-",
-            )
-        }
         _ => CliError::from(error),
     }
 }
