@@ -154,6 +154,27 @@ pub async fn run(conn: &mut Connection, request: &Request) -> Result<Option<Repo
     Ok(Some(report))
 }
 
+impl Report {
+    fn before_rows(table: &Table, request: &Request, columns: Vec<ColumnFit>, words: Vec<WordFit>) -> Self {
+        Self {
+            target_schema: request.schema.clone().unwrap_or_else(|| table.schema.clone()),
+            schema: table.schema.clone(),
+            table: table.name.clone(),
+            estimated_rows: (table.estimated_rows >= 0.0).then_some(table.estimated_rows),
+            bytes: table.bytes,
+            columns,
+            unused: Vec::new(),
+            words,
+            rows: None,
+            problems: Vec::new(),
+            warnings: Vec::new(),
+            script: None,
+            view: None,
+            plan: None,
+        }
+    }
+}
+
 fn ours_already(table: &Table, columns: &[Column]) -> Result<()> {
     let invalid = |reason: String| {
         Err(Error::Invalid {
@@ -209,22 +230,9 @@ async fn look(
         problems.push(problem);
         Vec::new()
     });
-    let mut report = Report {
-        target_schema: request.schema.clone().unwrap_or_else(|| table.schema.clone()),
-        schema: table.schema.clone(),
-        table: table.name.clone(),
-        estimated_rows: (table.estimated_rows >= 0.0).then_some(table.estimated_rows),
-        bytes: table.bytes,
-        columns: fits,
-        unused: chosen.unused().iter().map(|column| column.name.clone()).collect(),
-        words: status.words,
-        rows: None,
-        problems,
-        warnings: Vec::new(),
-        script: None,
-        view: None,
-        plan: None,
-    };
+    let mut report = Report::before_rows(&table, request, fits, status.words);
+    report.unused = chosen.unused().iter().map(|column| column.name.clone()).collect();
+    report.problems = problems;
     if !report.problems.is_empty() {
         return Ok(report);
     }

@@ -90,7 +90,7 @@ pub(super) fn judge(chosen: &Chosen<'_>, said: &Said<'_>) -> Vec<Judged> {
         locked_until(chosen, said),
     ];
     all.push(status_code(chosen));
-    all.extend(response(chosen));
+    all.push(response(chosen));
     all.push(created_at(chosen, said));
     all.extend(
         chosen
@@ -324,18 +324,18 @@ fn status_code(chosen: &Chosen<'_>) -> Judged {
     }
 }
 
-fn response(chosen: &Chosen<'_>) -> Option<Judged> {
+fn response(chosen: &Chosen<'_>) -> Judged {
     let Some(column) = chosen.column("response") else {
-        return Some(judged(
+        return judged(
             "response",
             None,
             Fit::Missing,
             "none: replayed without a body",
             Value::Null,
-        ));
+        );
     };
     let name = column.name.clone();
-    Some(match column.base.as_str() {
+    match column.base.as_str() {
         "json" => judged("response", Some(column), Fit::Fits, "as it is", Value::As(name)),
         "jsonb" => judged(
             "response",
@@ -363,7 +363,7 @@ fn response(chosen: &Chosen<'_>) -> Option<Judged> {
             Some(column),
             format!("{other} is neither JSON nor text nor bytes"),
         ),
-    })
+    }
 }
 
 fn attempt(column: &Column) -> Judged {

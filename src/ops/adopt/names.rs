@@ -175,7 +175,7 @@ impl<'a> Chosen<'a> {
 
     fn is_free(&self, column: &Column) -> bool {
         let same = |other: &&Column| other.name == column.name;
-        !self.left_out.iter().any(|other| same(other)) && !self.taken.iter().any(|(_, other)| same(other))
+        !self.left_out.iter().any(&same) && !self.taken.iter().any(|(_, other)| same(other))
     }
 
     pub(super) fn column(&self, target: &str) -> Option<&'a Column> {

@@ -305,16 +305,11 @@ impl Copy {
 
 /// An anonymous block, in dollar quotes that do not occur in it: names of theirs do, and may hold anything.
 fn block(body: &str) -> String {
-    let tag = (0_u32..)
-        .map(|n| {
-            if n == 0 {
-                "$idemctl$".to_owned()
-            } else {
-                format!("$idemctl{n}$")
-            }
-        })
-        .find(|tag| !body.contains(tag.as_str()))
-        .unwrap_or_default();
+    // A body holds no tag that is longer than itself.
+    let mut tag = "$idemctl$".to_owned();
+    while body.contains(&tag) {
+        tag.insert(tag.len() - 1, 'x');
+    }
     format!("do {tag}\n{body}\n{tag}")
 }
 

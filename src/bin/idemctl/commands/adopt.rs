@@ -19,12 +19,19 @@ use crate::settings;
 pub(crate) struct AdoptArgs {
     /// The table, as in SQL: SCHEMA.TABLE, with double quotes where a name needs them
     table: String,
-    /// What a column of theirs is for (repeatable): COLUMN=client_id, key, fingerprint, status, locked_until or
-    /// locked_at, status_code, response ...; COLUMN=- leaves it out
-    #[arg(long, value_name = "COLUMN=OURS", value_parser = pair)]
+    #[arg(
+        help = "What a column of theirs is for (repeatable): COLUMN=client_id, key, fingerprint, status, locked_until or locked_at, status_code, response ...; COLUMN=- leaves it out",
+        long,
+        value_name = "COLUMN=OURS",
+        value_parser = pair
+    )]
     map: Vec<(String, String)>,
-    /// What a word of theirs for a state means (repeatable): WORD=in_progress, done or failed
-    #[arg(long, value_name = "WORD=STATE", value_parser = pair)]
+    #[arg(
+        help = "What a word of theirs for a state means (repeatable): WORD=in_progress, done or failed",
+        long,
+        value_name = "WORD=STATE",
+        value_parser = pair
+    )]
     status: Vec<(String, String)>,
     /// The client of every row, where the table has no column for it
     #[arg(long, value_name = "NAME")]
@@ -108,20 +115,16 @@ pub(crate) async fn run(context: &Context, args: AdoptArgs) -> Result<Exit> {
         (false, true) => Some(&report.view),
         (false, false) => None,
     };
-    match wanted {
+    if let Some(sql) = wanted {
         // What cannot be done, or went wrong in the trial, is not handed to a pipe into psql.
-        Some(sql) => {
-            let exit = verdict?;
-            crate::render::raw(sql.as_deref().unwrap_or_default())?;
-            Ok(exit)
-        }
-        None => {
-            context
-                .printer
-                .document(&AdoptView::new(&report, steps.as_deref()))?;
-            verdict
-        }
+        let exit = verdict?;
+        crate::render::raw(sql.as_deref().unwrap_or_default())?;
+        return Ok(exit);
     }
+    context
+        .printer
+        .document(&AdoptView::new(&report, steps.as_deref()))?;
+    verdict
 }
 
 async fn look(context: &Context, request: &Request) -> Result<Report> {

@@ -1,5 +1,6 @@
 //! What a self test found, for engineers and for whoever asks them.
 
+use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use idemctl::ops::selftest::{Check, Fact, Report, Verdict};
@@ -80,11 +81,13 @@ impl SelftestView {
             format!("PASSED {} of {all} checks", self.passed)
         };
         if self.not_checked > 0 {
-            line.push_str(&format!(
+            // Writing into a string cannot fail.
+            let _ = write!(
+                line,
                 ", {} not checked: {}",
                 self.not_checked,
                 names(Verdict::NotChecked)
-            ));
+            );
         }
         line
     }
