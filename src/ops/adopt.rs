@@ -6,6 +6,7 @@
 //!
 //! Where in doubt it refuses: a key that two requests might not meet in, a word for a state that may mean anything.
 
+mod column;
 mod fit;
 mod names;
 mod rehearsal;
@@ -22,7 +23,7 @@ use crate::store::Executor;
 use crate::store::adopt::{self as sql, Column, Copy, Counts, Table, Value};
 use crate::store::shape::OLD_COLUMNS;
 
-pub use fit::{ColumnFit, Fit};
+pub use column::{ColumnFit, Fit};
 pub use rehearsal::{Step, rehearse};
 pub use status::WordFit;
 

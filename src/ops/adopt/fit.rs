@@ -2,52 +2,9 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
-
+use super::column::{ColumnFit, Fit};
 use super::names::Chosen;
 use crate::store::adopt::{Column, Value};
-
-/// How a column of ours gets its value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Fit {
-    /// By a column of theirs as it is.
-    Fits,
-    /// By a column of theirs, converted.
-    Converts,
-    /// By a default: they have no such column.
-    Missing,
-    /// Not at all: the table cannot be adopted so.
-    Cannot,
-}
-
-impl Fit {
-    /// The word in documents.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Fits => "fits",
-            Self::Converts => "converts",
-            Self::Missing => "missing",
-            Self::Cannot => "cannot",
-        }
-    }
-}
-
-/// One of our columns.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ColumnFit {
-    /// Our name.
-    pub ours: &'static str,
-    /// Theirs.
-    pub theirs: Option<String>,
-    /// Its type.
-    #[serde(rename = "type")]
-    pub kind: Option<String>,
-    /// Whether it can be.
-    pub fit: Fit,
-    /// The conversion, the default, or why not.
-    pub how: String,
-}
 
 /// A judgement, and the value that it leads to.
 pub(super) type Judged = (ColumnFit, Option<(&'static str, Value)>);

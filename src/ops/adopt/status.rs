@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::fit::{ColumnFit, Fit};
+use super::column::{ColumnFit, Fit};
 use super::names::Chosen;
 use crate::error::{Error, Result};
 use crate::store::adopt::{StatusWord, Value, Word};
