@@ -124,14 +124,6 @@ impl Printer {
         Self { format, ..self }.document(view)
     }
 
-    /// One line for people.
-    pub(crate) fn line(self, text: &str) -> Result<()> {
-        let mut out = stdout(Format::Table);
-        writeln!(out, "{}", printable(text))?;
-        out.flush()?;
-        Ok(())
-    }
-
     /// Starts a list whose items come page by page, so that memory does not grow with the list.
     pub(crate) fn list(self) -> List {
         List {
@@ -169,6 +161,14 @@ pub(crate) fn raw(text: &str) -> Result<()> {
 pub(crate) fn styled(text: &str) -> Result<()> {
     let mut out = stdout(Format::Table);
     out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// One line for people.
+pub(crate) fn line(text: &str) -> Result<()> {
+    let mut out = stdout(Format::Table);
+    writeln!(out, "{}", printable(text))?;
     out.flush()?;
     Ok(())
 }

@@ -27,6 +27,7 @@ use self::work::{Answer, Database, Question};
 use crate::cli::GlobalArgs;
 use crate::context::Context;
 use crate::exit::{CliError, Exit, Result};
+use crate::render::line;
 use crate::render::screen::Screen;
 
 /// After so long without an answer it is said that there is none.
@@ -257,8 +258,7 @@ impl Top<'_> {
         // It has the keyboard now.
         self.events = None;
         self.screen.leave();
-        let printer = self.context.printer;
-        printer.line(&format!("idemctl reconcile {id}"))?;
+        line(&format!("idemctl reconcile {id}"))?;
         let mut child = command.kill_on_drop(false).spawn().map_err(|error| {
             CliError::new(Exit::Other, format!("couldn't run `idemctl reconcile`: {error}"))
         })?;
@@ -287,7 +287,7 @@ impl Top<'_> {
         }
         let code = status.ok().and_then(|status| status.code());
         let code = code.map_or("a signal".to_owned(), |code| format!("exit {code}"));
-        printer.line(&format!("({code}) Enter goes back to top"))?;
+        line(&format!("({code}) Enter goes back to top"))?;
         self.wait_for_enter().await?;
         self.screen.again()?;
         self.events = Some(EventStream::new());
@@ -295,11 +295,11 @@ impl Top<'_> {
     }
 
     async fn wait_for_enter(&mut self) -> Result<()> {
-        let line = tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new()));
-        tokio::pin!(line);
+        let typed = tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new()));
+        tokio::pin!(typed);
         loop {
             tokio::select! {
-                _read = &mut line => return Ok(()),
+                _read = &mut typed => return Ok(()),
                 signal = self.signals.next() => match signal {
                     Some(SIGTSTP) => stop_here(),
                     Some(SIGCONT) => {}

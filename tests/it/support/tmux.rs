@@ -1,5 +1,6 @@
 //! A real terminal: a shell under tmux, whose screen can be read, typed into and resized.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use nix::sys::signal::Signal;
@@ -46,11 +47,11 @@ impl Tmux {
         let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
         let mut script = format!("echo $$ > pid\nexport IDEMCTL_DATABASE_URL={}\n", quoted(url));
         for (name, value) in env {
-            script.push_str(&format!("export {name}={}\n", quoted(value)));
+            writeln!(script, "export {name}={}", quoted(value)).unwrap();
         }
-        script.push_str(&format!("exec {}", quoted(env!("CARGO_BIN_EXE_idemctl"))));
+        write!(script, "exec {}", quoted(env!("CARGO_BIN_EXE_idemctl"))).unwrap();
         for arg in args {
-            script.push_str(&format!(" {}", quoted(arg)));
+            write!(script, " {}", quoted(arg)).unwrap();
         }
         std::fs::write(self.path("run"), script).unwrap();
         let line = "clear; stty -a > before; sh run; code=$?; stty -a > after; echo ended $code";

@@ -10,11 +10,7 @@ use crate::support::Tmux;
 async fn keys_quit() {
     for (key, code) in [("q", 0), ("Escape", 0), ("C-c", 130)] {
         let (_cli, tmux) = on_screen(&[], &[]).await;
-        assert_eq!(
-            tmux.flags().await,
-            "1 0",
-            "the alternate screen, without a cursor"
-        );
+        tmux.is_taken(true).await;
         tmux.keys(&[key]).await;
         let screen = tmux.ended(code).await;
         assert_eq!(screen.contains("error: interrupted"), code == 130, "{screen}");

@@ -64,11 +64,10 @@ async fn the_provider_is_asked_and_the_key_reconciled_after_a_yes() {
     let reason = "select reason from idempotency_event where action = 'reconcile'";
     assert_eq!(cli.text(reason).await, "ticket 7");
     tmux.keys(&["Enter"]).await;
-    let screen = tmux.shows("reconcile shop-1 order-1 by").await;
-    assert!(
-        !screen.contains("> shop-1") && !screen.contains(SECRET),
-        "{screen}"
-    );
+    let gone = tmux.until("it is in the log and not in the list", |screen| {
+        screen.contains("reconcile shop-1 order-1 by") && !screen.contains("> shop-1")
+    });
+    assert!(!gone.await.contains(SECRET));
     tmux.keys(&["q"]).await;
     tmux.ended(0).await;
 }

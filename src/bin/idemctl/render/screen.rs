@@ -58,6 +58,8 @@ impl Screen {
 
     /// Gives the terminal to somebody else.
     pub(crate) fn leave(&mut self) {
+        // A terminal that is gone needs nothing any more.
+        let _gone = self.terminal.show_cursor();
         put_back();
     }
 
@@ -156,7 +158,7 @@ mod tests {
             .collect();
         let modes: Vec<String> = modes
             .iter()
-            .map(|modes| modes.lines().take(6).collect())
+            .map(|modes| modes.lines().take(10).collect())
             .collect();
         assert!(
             modes.len() == 2 && modes[0] == modes[1] && modes[0].contains(" icanon"),

@@ -15,7 +15,7 @@ use crate::top::rates::Sample;
 use crate::top::view::Shown;
 
 /// The smallest terminal on which all parts have a line.
-const SMALLEST: (u16, u16) = (60, 16);
+const SMALLEST: (u16, u16) = (60, 18);
 
 /// How things look.
 #[derive(Debug, Clone, Copy)]
@@ -110,20 +110,16 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let mut spans = vec![Span::styled("idemctl top", bold), Span::raw("  ")];
     let as_of = app.shown.as_ref().map(|shown| shown.as_of.as_str());
-    if let Some((seconds, why)) = &app.away {
-        let stale = as_of.map_or(String::new(), |as_of| format!(", all of this is of {as_of}"));
-        let text = format!(
-            "NO ANSWER for {}{stale}: {}",
-            super::key::age(*seconds),
-            printable(why)
-        );
+    if let Some((seconds, _)) = &app.away {
+        let old = as_of.map_or(String::new(), |as_of| format!("; all of this is of {as_of}"));
+        let text = format!("NO ANSWER for {}{old}", super::key::age(*seconds));
         let style = theme.coloured(Color::Red).add_modifier(Modifier::REVERSED);
         spans.push(Span::styled(text, style));
     } else {
         let as_of = as_of.unwrap_or("looking ...");
         let every = show_duration(app.interval);
         spans.push(Span::raw(format!(
-            "{}  {as_of}  every {every}",
+            "{as_of}  every {every}  {}",
             printable(&app.place)
         )));
     }
@@ -147,15 +143,19 @@ fn draw_states(frame: &mut Frame<'_>, area: Rect, shown: &Shown, theme: Theme) {
     frame.render_widget(line, area);
 }
 
+/// A name, and what it is of a sample.
+type Rate = (&'static str, fn(&Sample) -> Option<f64>);
+
+const RATES: [Rate; 3] = [
+    ("claims/s", |sample| sample.inserted),
+    ("updates/s", |sample| sample.updated),
+    ("deletions/s", |sample| sample.deleted),
+];
+
 /// A name, a figure and a picture of the past for each; the newest on the right.
 fn draw_rates(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     let rows = Layout::vertical([Constraint::Length(1); 4]).split(area);
-    let all: [(&str, fn(&Sample) -> Option<f64>); 3] = [
-        ("claims/s", |sample| sample.inserted),
-        ("updates/s", |sample| sample.updated),
-        ("deletions/s", |sample| sample.deleted),
-    ];
-    for ((name, pick), row) in all.into_iter().zip(rows.iter()) {
+    for ((name, pick), row) in RATES.into_iter().zip(rows.iter()) {
         let now = app.rates.samples.back().and_then(pick);
         let now = now.map_or("-".to_owned(), |rate| format!("{rate:.1}"));
         let data = app
@@ -275,6 +275,10 @@ fn draw_foot(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     let missing = app.shown.as_ref().and_then(|shown| shown.missing.first());
     let line = match (&app.mode, &app.note, missing) {
         (Mode::Reason { .. }, ..) => Line::raw("Enter: go on to the question   Esc: change nothing"),
+        (Mode::List, None, _) if app.away.is_some() => {
+            let why = app.away.as_ref().map_or("", |(_, why)| why.as_str());
+            Line::styled(printable(&format!("database: {why}")), theme.coloured(Color::Red))
+        }
         (_, Some(note), _) => Line::styled(note.as_str(), theme.coloured(Color::Yellow)),
         (Mode::Pane(_), ..) => Line::raw("Up/Down scroll  p ask provider  r reconcile  Esc back"),
         (Mode::Help, ..) => Line::raw("any key: back"),

@@ -81,7 +81,7 @@ fn screens() {
     for (name, columns, rows) in [
         ("80x24", 80, 24),
         ("120x40", 120, 40),
-        ("60x16", 60, 16),
+        ("60x18", 60, 18),
         ("tiny", 40, 10),
     ] {
         let mut app = app(30);

@@ -14,8 +14,8 @@ use crate::exit::{CliError, Exit, Result};
 use crate::render::inspect::InspectView;
 use crate::render::key::age;
 use crate::render::live::Live;
-use crate::render::printable;
 use crate::render::styled::{Line, hanging};
+use crate::render::{line, printable};
 
 /// How many changes stay on the screen.
 const MOST_CHANGES: usize = 5;
@@ -119,7 +119,7 @@ impl<'a> Watch<'a> {
             return Ok(());
         }
         if printer.format() == Format::Table {
-            printer.line(&view.line(&changes))?;
+            line(&view.line(&changes))?;
         } else {
             view.note_changes(changes);
             printer.document_line(&view)?;
@@ -130,16 +130,15 @@ impl<'a> Watch<'a> {
 
     fn away(&mut self, error: &CliError) -> Result<()> {
         let why = error.message().to_owned();
-        match &mut self.away {
-            Some((_, before)) => *before = why,
-            None => {
-                if self.live.is_none() {
-                    let note = format!("the database does not answer, trying again: {why}");
-                    self.context.printer.note(&note);
-                }
-                self.away = Some((Stopwatch::start(), why));
-            }
+        if let Some((_, before)) = &mut self.away {
+            *before = why;
+            return self.draw(false);
         }
+        if self.live.is_none() {
+            let note = format!("the database does not answer, trying again: {why}");
+            self.context.printer.note(&note);
+        }
+        self.away = Some((Stopwatch::start(), why));
         self.draw(false)
     }
 
