@@ -42,6 +42,7 @@ type Result<T> = std::result::Result<T, Error>;
 struct Bench {
     url: String,
     rows: u32,
+    partitions: Option<u32>,
     /// For the questions of the benchmark itself.
     admin: Client,
     store: Arc<Store>,
@@ -91,6 +92,7 @@ async fn measure(server: &Server, size: Size) -> Result<()> {
     let bench = Bench {
         url,
         rows: size.rows,
+        partitions: size.partitions,
         admin,
         store,
     };
