@@ -18,8 +18,8 @@ pub const MAX_LOOK: u64 = 1_000_000;
 /// needed where most rows fit.
 const WINDOW: (u32, u32) = (1_000, 100_000);
 
-/// A client of no more rows is looked through by its key; of more, by age.
-const SMALL_CLIENT: u32 = 5_000;
+/// A client of no more rows is looked through by its key, where each row lies on a page of its own; of more, by age.
+const SMALL_CLIENT: u32 = 2_000;
 
 /// In which order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
