@@ -1,5 +1,6 @@
 //! `migrate` on a table that has only the columns which services in other languages know, while such a service writes.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -105,10 +106,11 @@ async fn adopt(base: &Base) -> Result<Adopted> {
     if let Some(partitions) = base.partitions {
         create.push_str(" partition by hash (client_id)");
         for n in 0..partitions {
-            create.push_str(&format!(
+            write!(
+                create,
                 ";\ncreate table old.idempotency_p{n:03} partition of old.idempotency
                      for values with (modulus {partitions}, remainder {n})"
-            ));
+            )?;
         }
     }
     base.admin.batch_execute(&create).await?;

@@ -1,6 +1,6 @@
 //! One run of the program, and the most memory that it had.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -25,12 +25,12 @@ pub(crate) fn run(url: &str, args: &[&str]) -> Result<Run> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
-    let (mut out, mut err) = child
+    let (out, mut err) = child
         .stdout
         .take()
         .zip(child.stderr.take())
         .ok_or("pipes were asked for")?;
-    let lines = std::thread::spawn(move || count_lines(&mut out));
+    let lines = std::thread::spawn(move || count_lines(out));
     let stderr = std::thread::spawn(move || {
         let mut text = String::new();
         err.read_to_string(&mut text).map(|_| text)
@@ -62,15 +62,13 @@ pub(crate) fn run(url: &str, args: &[&str]) -> Result<Run> {
 }
 
 /// Without keeping them.
-fn count_lines(out: &mut impl Read) -> std::io::Result<usize> {
+fn count_lines(out: impl Read) -> std::io::Result<usize> {
     let mut lines = 0;
-    let mut buffer = vec![0; 1 << 16];
-    loop {
-        match out.read(&mut buffer)? {
-            0 => return Ok(lines),
-            n => lines += buffer[..n].iter().filter(|byte| **byte == b'\n').count(),
-        }
+    for line in BufReader::new(out).split(b'\n') {
+        line?;
+        lines += 1;
     }
+    Ok(lines)
 }
 
 fn high_water(status: &str) -> Option<u64> {

@@ -1,4 +1,4 @@
-//! What the server did for a program: auto_explain writes the plan of every statement into its log.
+//! What the server did for a program: `auto_explain` writes the plan of every statement into its log.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,19 +1,22 @@
-//! How big the table is to be.
+//! How big the table is to be, and in how many partitions.
 
-use idemctl::ops::migrate::{MAX_PARTITIONS, MIN_PARTITIONS};
+use idemctl::ops::migrate::MAX_PARTITIONS;
 
 use crate::Result;
+
+/// Partitions that are measured unless told: after the plain table.
+const PARTITIONS: u32 = 16;
 
 /// From the command line.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Size {
     pub(crate) rows: u32,
-    /// `None`: a plain table.
-    pub(crate) partitions: Option<u32>,
+    /// `None`: both a plain table and one in partitions.
+    partitions: Option<u32>,
 }
 
 impl Size {
-    /// `--rows N` and `--partitions N`. Cargo adds `--bench`.
+    /// `--rows N` and `--partitions N`, where 1 is a plain table. Cargo adds `--bench`.
     pub(crate) fn from_args(rows: u32) -> Result<Self> {
         let mut size = Self {
             rows,
@@ -42,10 +45,19 @@ impl Size {
         }
         if size
             .partitions
-            .is_some_and(|n| !(MIN_PARTITIONS..=MAX_PARTITIONS).contains(&n))
+            .is_some_and(|n| !(1..=MAX_PARTITIONS).contains(&n))
         {
-            return Err(format!("--partitions: {MIN_PARTITIONS} to {MAX_PARTITIONS} are allowed").into());
+            return Err(format!("--partitions: 1 to {MAX_PARTITIONS} are allowed").into());
         }
         Ok(size)
+    }
+
+    /// What is to be measured, one after the other: partitions by a hash of the client, or `None` for a plain table.
+    pub(crate) fn variants(self) -> Vec<Option<u32>> {
+        match self.partitions {
+            None => vec![None, Some(PARTITIONS)],
+            Some(1) => vec![None],
+            Some(n) => vec![Some(n)],
+        }
     }
 }

@@ -1,10 +1,10 @@
 //! What claims, replays and the purge cost on a big table: times, WAL, and ratios against the bare statement that does the
 //! least that could be done.
 //!
-//! `cargo bench --bench table [-- --rows N] [-- --partitions N]`; 1,000,000 rows in one table unless told. It starts a
-//! private server, fills a table, prints what it measures and removes everything. It asserts no times: the machine
-//! decides them. It fails when something cannot be measured at all. What grows with the table and what does not is
-//! the matter of `cargo bench --bench scale`.
+//! `cargo bench --bench table [-- --rows N] [-- --partitions N]`; 1,000,000 rows unless told, in a plain table and then
+//! in 16 partitions (`--partitions 1`: only a plain one). It starts a private server, fills a table, prints what it
+//! measures and removes everything. It asserts no times: the machine decides them. It fails when something cannot be
+//! measured at all. What grows with the table and what does not is the matter of `cargo bench --bench scale`.
 
 #![expect(clippy::print_stdout, reason = "the table that it prints is what it is for")]
 
@@ -42,6 +42,7 @@ type Result<T> = std::result::Result<T, Error>;
 struct Bench {
     url: String,
     rows: u32,
+    partitions: Option<u32>,
     /// For the questions of the benchmark itself.
     admin: Client,
     store: Arc<Store>,
@@ -72,17 +73,21 @@ fn main() -> Result<()> {
     let size = Size::from_args(1_000_000)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let server = server::start(fill::SETTINGS).await?;
-        let measured = measure(&server, size).await;
-        server.stop().await?;
-        measured
+        for partitions in size.variants() {
+            // A new server, so that neither finds anything of the other in the caches or on the disk.
+            let server = server::start(fill::SETTINGS).await?;
+            let measured = measure(&server, size.rows, partitions).await;
+            server.stop().await?;
+            measured?;
+        }
+        Ok(())
     })
 }
 
-async fn measure(server: &Server, size: Size) -> Result<()> {
+async fn measure(server: &Server, rows: u32, partitions: Option<u32>) -> Result<()> {
     let load = fill::Load {
-        rows: size.rows,
-        partitions: size.partitions,
+        rows,
+        partitions,
         span: SPAN,
         in_progress: 100,
         expired: 1_000,
@@ -90,7 +95,8 @@ async fn measure(server: &Server, size: Size) -> Result<()> {
     let fill::Filled { url, admin, store } = fill::fill(server, "bench", load).await?;
     let bench = Bench {
         url,
-        rows: size.rows,
+        rows,
+        partitions,
         admin,
         store,
     };

@@ -1,5 +1,6 @@
 //! Writing by operators: releases, and the purge against one bare DELETE.
 
+use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use idemctl::connect::{Connection, Settings};
@@ -23,13 +24,7 @@ const DAY: Duration = Duration::from_hours(24);
 pub(crate) async fn run(bench: &Bench) -> Result<Vec<Goal>> {
     let mut connection = Connection::open(&Settings::from_dsn(&bench.url)?).await?;
     releases(bench, &mut connection).await?;
-    bench
-        .admin
-        .batch_execute(
-            "create table bench_copy (like idempotency including all);
-             insert into bench_copy select * from idempotency order by created_at",
-        )
-        .await?;
+    copy(bench).await?;
     bench.admin.batch_execute("vacuum (analyze) bench_copy").await?;
     bench.admin.batch_execute("vacuum (analyze) idempotency").await?;
     let mut table = Table::new(
@@ -63,8 +58,27 @@ pub(crate) async fn run(bench: &Bench) -> Result<Vec<Goal>> {
             quantile(&ratios, 50),
             |found| Some(found <= 1.5),
         ),
-        beside::run(bench, &mut connection, DAY * 5).await?,
+        beside::run(bench, &mut connection, DAY * 6).await?,
     ])
+}
+
+/// The same table again, in as many partitions.
+async fn copy(bench: &Bench) -> Result<()> {
+    let mut create = "create table bench_copy (like idempotency including all)".to_owned();
+    if let Some(partitions) = bench.partitions {
+        create.push_str(" partition by hash (client_id)");
+        for n in 0..partitions {
+            write!(
+                create,
+                "; create table bench_copy_p{n} partition of bench_copy
+                       for values with (modulus {partitions}, remainder {n})"
+            )?;
+        }
+    }
+    bench.admin.batch_execute(&create).await?;
+    let fill = "insert into bench_copy select * from idempotency order by created_at";
+    bench.admin.batch_execute(fill).await?;
+    Ok(())
 }
 
 async fn pair(

@@ -18,8 +18,8 @@ pub const MAX_LOOK: u64 = 1_000_000;
 /// needed where most rows fit.
 const WINDOW: (u32, u32) = (1_000, 100_000);
 
-/// A client of no more rows is looked through by its key; of more, by age.
-const SMALL_CLIENT: u32 = 5_000;
+/// A client of no more rows is looked through by its key, where each row lies on a page of its own; of more, by age.
+const SMALL_CLIENT: u32 = 2_000;
 
 /// In which order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -167,8 +167,10 @@ pub struct List<'a> {
     filter: &'a Filter,
     order: Order,
     place: Option<Cursor>,
-    /// By which index, and whether in windows; found out with the first page.
-    way: Option<(By, bool)>,
+    /// By which index, and whether in windows.
+    way: (By, bool),
+    /// Whether it was asked how many rows the client has.
+    counted: bool,
     window: u32,
     most: Option<u64>,
     looked: u64,
@@ -182,7 +184,8 @@ impl<'a> List<'a> {
             filter,
             order,
             place: after,
-            way: None,
+            way: way(filter),
+            counted: false,
             window: WINDOW.0,
             most,
             looked: 0,
@@ -198,12 +201,9 @@ impl<'a> List<'a> {
     /// it is [`Rest::Unseen`] that comes.
     pub async fn page(&mut self, executor: &impl Executor, store: &Store, limit: u32) -> Result<Page> {
         let limit = limit.clamp(1, MAX_PAGE);
-        let (by, windows) = match self.way {
-            Some(way) => way,
-            None => *self.way.insert(self.find_way(executor, store).await?),
-        };
         let mut records = Vec::new();
         loop {
+            let (by, windows) = self.way;
             let until = if windows {
                 self.window_end(executor, store).await?
             } else {
@@ -229,6 +229,10 @@ impl<'a> List<'a> {
                 self.place = Some(cursor.clone());
                 self.looked += u64::from(self.window);
                 self.window = self.window.saturating_mul(10).min(WINDOW.1);
+                if self.has_few(executor, store).await? {
+                    self.way = (By::Client, false);
+                    continue;
+                }
                 let enough = self.most.is_some_and(|most| self.looked >= most);
                 enough.then_some(Rest::Unseen(cursor))
             } else {
@@ -240,31 +244,17 @@ impl<'a> List<'a> {
         }
     }
 
-    async fn find_way(&self, executor: &impl Executor, store: &Store) -> Result<(By, bool)> {
-        let filter = self.filter;
-        let only = |states: &[State]| {
-            !filter.states.is_empty() && filter.states.iter().all(|state| states.contains(state))
+    /// Whether the client has so few rows that they are found at once. Asked behind the first window, which ends the
+    /// page of a client that sends much.
+    async fn has_few(&mut self, executor: &impl Executor, store: &Store) -> Result<bool> {
+        let Some(client) = self.filter.client_id.as_ref().filter(|_| !self.counted) else {
+            return Ok(false);
         };
-        if only(&[State::Expired]) {
-            return Ok((By::Expired, false));
-        }
-        if only(&[State::Expired, State::InProgress]) {
-            return Ok((By::Unfinished, false));
-        }
-        if let Some(client) = &filter.client_id {
-            let rows = store
-                .list_client_count(executor, client, SMALL_CLIENT + 1)
-                .await?;
-            if rows <= u64::from(SMALL_CLIENT) {
-                return Ok((By::Client, false));
-            }
-        }
-        // By age alone, every row fits.
-        let any = filter.client_id.is_none()
-            && filter.key_prefix.is_none()
-            && filter.provider.is_none()
-            && filter.states.is_empty();
-        Ok((By::Age, !any))
+        self.counted = true;
+        let rows = store
+            .list_client_count(executor, client, SMALL_CLIENT + 1)
+            .await?;
+        Ok(rows <= u64::from(SMALL_CLIENT))
     }
 
     /// The last creation time of the next window; `None` at the end of the table.
@@ -279,6 +269,28 @@ impl<'a> List<'a> {
         // There is no time behind the infinities to go on from.
         Ok(until.filter(|until| until.is_finite()))
     }
+}
+
+/// By which index a list begins, and whether in windows.
+fn way(filter: &Filter) -> (By, bool) {
+    let Filter {
+        client_id,
+        key_prefix,
+        states,
+        provider,
+        older_than: _,
+        newer_than: _,
+    } = filter;
+    let only = |which: &[State]| !states.is_empty() && states.iter().all(|state| which.contains(state));
+    if only(&[State::Expired]) {
+        return (By::Expired, false);
+    }
+    if only(&[State::Expired, State::InProgress]) {
+        return (By::Unfinished, false);
+    }
+    // By age alone, every row fits.
+    let any = client_id.is_none() && key_prefix.is_none() && provider.is_none() && states.is_empty();
+    (By::Age, !any)
 }
 
 #[cfg(test)]

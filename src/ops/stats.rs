@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::connect::{Connection, Tx};
 use crate::error::{Error, Result};
-use crate::ops::purge::{BACKLOG_CAP, Retention};
+use crate::ops::purge::Retention;
 use crate::record::State;
 use crate::store::Store;
 use crate::store::purge::Ttl;
@@ -28,6 +28,9 @@ pub const WHOLE_BYTES: u64 = 64 * 1024 * 1024;
 
 /// How much of a larger table is read as a sample, in bytes: 16 MiB.
 pub const SAMPLE_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Where counting the purge's backlog ends; beyond, the sample tells how long it is.
+pub const BACKLOG_CAP: u64 = 100_000;
 
 /// Where counting rows in progress ends.
 pub const COUNT_CAP: u64 = 100_000;
@@ -283,8 +286,14 @@ fn by_state(found: &[StateRow], scale: Scale, report: &mut Report) {
     };
     report.rows = Some(scale.up(read));
     report.taken_over = Some(scale.up(sum(&|row| row.again)));
-    if report.backlog.rows.is_none_or(|rows| rows.at_least) {
-        report.backlog.rows = Some(scale.up(sum(&|row| row.due)));
+    let due = scale.up(sum(&|row| row.due));
+    // A sample that missed rows does not undo what was counted.
+    if report
+        .backlog
+        .rows
+        .is_none_or(|counted| counted.at_least && due.count > counted.count)
+    {
+        report.backlog.rows = Some(due);
     }
     let indexed = std::mem::take(&mut report.states);
     for state in State::ALL.map(Some).into_iter().chain([None]) {

@@ -235,7 +235,7 @@ impl Cli {
             Command::History(args) => {
                 stoppable(&context, Box::pin(commands::history::run(&context, args))).await
             }
-            Command::List(args) => stoppable(&context, commands::list::run(&context, args)).await,
+            Command::List(args) => stoppable(&context, Box::pin(commands::list::run(&context, args))).await,
             Command::Release(args) => commands::release::run(&context, args).await,
             Command::Reconcile(args) => Box::pin(commands::reconcile::run(&context, args)).await,
             Command::Resolve(args) => Box::pin(commands::resolve::run(&context, &args)).await,

@@ -255,6 +255,24 @@ async fn a_large_table_is_sampled_and_says_so() {
     assert_eq!(count(&exact["rows"]), 100_020);
     assert_eq!(count(of_state(&exact, "failed")), 10_000);
     plans(&cli).await;
+    // More are due than are counted: then the sample says how many, but never less than was counted.
+    cli.execute(
+        "update idempotency set locked_until = now() - interval '3 d', created_at = now() - interval '3 d'
+          where status in ('done', 'failed');
+         insert into idempotency (client_id, key, fingerprint, status, locked_until, created_at)
+         select 'due', 'k' || i, '', 'done', now() - interval '3 d', now() - interval '3 d'
+           from generate_series(1, 1000) i",
+    )
+    .await;
+    let backlog = &stats(&cli, &[]).await["backlog"]["rows"];
+    assert!(count(backlog) >= 100_000, "{backlog}");
+    near(count(backlog), 101_000);
+    assert!(
+        backlog["estimated"] == true || backlog["at_least"] == true,
+        "{backlog}"
+    );
+    let exact = stats(&cli, &["--exact"]).await;
+    assert_eq!(count(&exact["backlog"]["rows"]), 101_000);
 }
 
 #[tokio::test(flavor = "multi_thread")]
