@@ -8,6 +8,8 @@ pub(crate) mod bench;
 #[cfg(feature = "operate")]
 pub(crate) mod bootstrap;
 #[cfg(feature = "operate")]
+pub(crate) mod citus;
+#[cfg(feature = "operate")]
 mod demo;
 #[cfg(feature = "operate")]
 pub(crate) mod doctor;
@@ -102,6 +104,8 @@ static STATEMENTS: &[&[Sql]] = &[
     #[cfg(feature = "operate")]
     migrate::LOOK_STATEMENTS,
     #[cfg(feature = "operate")]
+    migrate::SPREAD_STATEMENTS,
+    #[cfg(feature = "operate")]
     bench::STATEMENTS,
     #[cfg(feature = "operate")]
     demo::STATEMENTS,
@@ -109,6 +113,8 @@ static STATEMENTS: &[&[Sql]] = &[
     stats::STATEMENTS,
     #[cfg(feature = "operate")]
     stats::STORAGE_STATEMENTS,
+    #[cfg(feature = "operate")]
+    citus::STATEMENTS,
     #[cfg(feature = "operate")]
     doctor::STATEMENTS,
     #[cfg(feature = "operate")]

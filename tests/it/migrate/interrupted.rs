@@ -145,7 +145,9 @@ async fn any_number_of_statements_may_have_run() {
     let whole = expected().await;
     let db = database().await;
     let connection = Connection::open(&db.settings()).await.unwrap();
-    let plan = migrate::plan(&connection, None).await.unwrap();
+    let plan = migrate::plan(&connection, None, &migrate::Options::default())
+        .await
+        .unwrap();
     let statements: Vec<String> = plan.steps.into_iter().flat_map(|step| step.statements).collect();
     for count in 0..=statements.len() {
         let db = database().await;
