@@ -133,10 +133,12 @@ impl Store {
     /// Finds the table and checks that its shape is the one this version needs.
     ///
     /// `schema`: where to look; `None` takes the first schema of the search path that has the table. Returns
-    /// [`Error::Schema`] when there is none or it lacks something.
+    /// [`Error::Schema`] when there is none or it lacks something, and [`Error::Settings`] on Citus for a session whose
+    /// `DateStyle` is not ISO.
     pub async fn open(executor: &impl Executor, schema: Option<&str>) -> Result<Self> {
         let shape = shape::look(executor, schema).await?;
         shape.require_current()?;
+        shape.require_plain_dates()?;
         Ok(Self::with_shape(shape))
     }
 
@@ -157,6 +159,12 @@ impl Store {
     /// Refuses a table in which claims would go wrong although it can be read.
     pub(crate) fn require_claimable(&self) -> Result<()> {
         self.shape.require_claimable()
+    }
+
+    /// Whether the database has Citus, which may or may not hold the tables.
+    #[cfg(feature = "operate")]
+    pub(crate) fn is_citus(&self) -> bool {
+        self.shape.citus
     }
 
     /// The schema of the tables.

@@ -142,6 +142,13 @@ pub struct CitusStatus {
 }
 
 impl Status {
+    /// Whether Citus distributes the table of keys by a column.
+    pub fn is_distributed(&self) -> bool {
+        self.citus
+            .as_ref()
+            .is_some_and(|citus| citus.distributed_by.is_some())
+    }
+
     /// Whether every migration is applied unchanged, every index valid, and nothing stands in the way.
     pub fn is_current(&self) -> bool {
         self.problem.is_none()

@@ -176,19 +176,13 @@ async fn storage(
     table: &str,
     unknown: &mut Vec<String>,
 ) -> Result<StorageRow> {
-    let what = format!("the size of {table} on Citus' nodes");
-    let spread = part(conn, unknown, &what, async |tx| store.spread(tx, table).await).await?;
-    match spread.flatten() {
-        None => store.stats_storage(conn, table).await,
-        Some(spread) => {
-            unknown.extend(
-                spread
-                    .gap()
-                    .map(|gap| format!("{what}: {gap}; the rest is shown")),
-            );
-            Ok(spread.storage)
-        }
-    }
+    let what = format!("the size of {table}");
+    let answer = part(conn, unknown, &what, async |tx| store.storage(tx, table).await).await?;
+    let Some((row, gap)) = answer else {
+        return store.stats_storage(conn, table).await;
+    };
+    unknown.extend(gap.map(|gap| format!("{what}: {gap}; the rest is shown")));
+    Ok(row)
 }
 
 /// Rows in progress, alive and expired, from the partial index.

@@ -92,7 +92,7 @@ $citus$, format('%I.%I', $1::text, $2::text)), true, false, '')))[1]::text::json
     types: &[Type::TEXT, Type::TEXT],
 };
 
-pub(crate) const STATEMENTS: &[Sql] = &[CITUS_LOOK, CITUS_STORAGE];
+pub(crate) const STATEMENTS: &[Sql] = &[CITUS_LOOK, CITUS_STORAGE, PROPAGATE_LIMITS];
 
 /// How Citus holds a table, as its catalogue calls it.
 const HASH: &str = "h";
@@ -180,9 +180,19 @@ impl Spread {
     }
 }
 
+const PROPAGATE_LIMITS: Sql = Sql {
+    name: "propagate_limits",
+    text: "-- idemctl:propagate_limits
+set local citus.propagate_set_commands = 'local'",
+    types: &[],
+};
+
 impl Store {
     /// One of our tables over all nodes; `None` where Citus does not hold it.
     pub(crate) async fn spread(&self, executor: &impl Executor, table: &str) -> Result<Option<Spread>> {
+        if !self.is_citus() {
+            return Ok(None);
+        }
         let answer = executor
             .run(
                 self.statement(&CITUS_STORAGE),
@@ -195,5 +205,28 @@ impl Store {
             missing: super::stats::unsigned(row, "missing"),
             why: row.get("why"),
         }))
+    }
+
+    /// Size and housekeeping of one of our tables, wherever its rows are; and what the sums leave out.
+    pub(crate) async fn storage(
+        &self,
+        executor: &impl Executor,
+        table: &str,
+    ) -> Result<(StorageRow, Option<String>)> {
+        match self.spread(executor, table).await? {
+            Some(spread) => {
+                let gap = spread.gap();
+                Ok((spread.storage, gap))
+            }
+            None => Ok((self.stats_storage(executor, table).await?, None)),
+        }
+    }
+
+    /// Has Citus' nodes keep what this transaction sets with `set local`: they wait for locks on rows, not we.
+    pub(super) async fn propagate_limits(&self, tx: &impl Executor) -> Result<()> {
+        if self.is_citus() {
+            tx.run(self.statement(&PROPAGATE_LIMITS), &[]).await?;
+        }
+        Ok(())
     }
 }

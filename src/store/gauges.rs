@@ -55,7 +55,7 @@ select count(*) filter (where due) as due,
         due!(),
         " as due,
                coalesce(completed_at, greatest(created_at, locked_until))
-                   + case status when 'done' then make_interval(secs => $1) else make_interval(secs => $2) end as due_at
+                   + case when status = 'done' then make_interval(secs => $1) else make_interval(secs => $2) end as due_at
           from {keys}
          where created_at >= $4 and created_at < now() - make_interval(secs => least($1, $2))
          order by created_at

@@ -10,6 +10,7 @@
 
 mod bench;
 mod chaos;
+mod citus;
 mod cli;
 mod connect;
 mod dev;

@@ -54,7 +54,7 @@ pub(super) struct Env {
 }
 
 impl Env {
-    /// Opens the connections, migrates and fills the schema. `expired`: keys for takeovers.
+    /// Opens the connections, migrates and fills the schema; on Citus distributed where the keys are. `expired`: keys for takeovers.
     pub(super) async fn make(
         settings: &Settings,
         request: &Request,
@@ -69,7 +69,11 @@ impl Env {
             (Some(url), true) => Some(Redis::open(url, request.pool, &prefix).await?),
             _ => None,
         };
-        migrate::run(settings, Some(schema), &migrate::Options::default()).await?;
+        let as_they_are = migrate::Options {
+            citus: migrate::status(admin, None).await?.is_distributed(),
+            ..migrate::Options::default()
+        };
+        migrate::run(settings, Some(schema), &as_they_are).await?;
         let tables = Tables::new(schema);
         let fingerprint = Fingerprint::of_json(REQUEST)?;
         fill(admin, &tables, (request.keys, expired), fingerprint.as_str()).await?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use idemctl::ops::migrate;
 
 use super::fixture::{SECRET, calm, filled};
-use crate::support::{Cluster, ClusterOptions, Proxy, Target, database, idemctl};
+use crate::support::{Cluster, ClusterOptions, Proxy, database, idemctl};
 
 const COMMANDS: [&[&str]; 4] = [
     &["list"],
@@ -45,9 +45,8 @@ async fn down_and_silent() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_falls_silent() {
     let cli = filled().await;
-    let socket = cli.db.socket_dir.join(format!(".s.PGSQL.{}", cli.db.port));
-    let proxy = Proxy::start(Target::Unix(socket)).await;
-    let url = format!("postgresql://idemctl@{}/{}", proxy.address, cli.db.name);
+    let proxy = Proxy::start(cli.db.target()).await;
+    let url = cli.db.url_through(proxy.address.port());
     let mut watching = idemctl(&[
         "inspect",
         "shop-2",
@@ -126,6 +125,7 @@ async fn half_migrated() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_rights() {
+    let _private = crate::support::privately("it makes roles");
     let cli = filled().await;
     let role = format!("reader_{}", cli.db.name);
     cli.execute(&format!(

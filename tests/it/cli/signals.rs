@@ -7,6 +7,7 @@ use crate::support::until;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_statement_is_stopped_on_the_server() {
+    let _private = crate::support::privately("it makes roles");
     for (signal, pty) in [
         (Signal::SIGINT, false),
         (Signal::SIGTERM, false),

@@ -165,6 +165,7 @@ async fn the_backlog_and_how_long_it_takes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn behind_a_pooler() {
+    let _private = crate::support::privately("a pooler stands before its server");
     let cli = filled().await;
     let pooler = pgbouncer(&cli.db, PgbouncerOptions::default()).await;
     let output = cli.command(&["stats", "-o", "json"]).on(&pooler.url).run().await;
@@ -259,6 +260,7 @@ async fn a_large_table_is_sampled_and_says_so() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_told_is_unknown() {
+    let _private = crate::support::privately("it makes roles");
     let cli = filled().await;
     let reader = format!("reader_{}", cli.db.name);
     cli.execute(&format!(

@@ -188,6 +188,7 @@ async fn an_index_that_was_dropped_or_broken_later_is_mended() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_build_through_a_pooler_can_wait() {
+    let _private = crate::support::privately("a pooler stands before its server");
     let db = database().await;
     old_table(&db, "json", "text").await;
     let pooler = pgbouncer(&db, PgbouncerOptions::default()).await;

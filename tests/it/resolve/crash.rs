@@ -2,7 +2,7 @@
 
 use super::{actions, resolve, row};
 use crate::cli::fixture::{Cli, calm, filled};
-use crate::support::{Proxy, Target, idemctl, until};
+use crate::support::{Proxy, idemctl, until};
 
 const ARGS: [&str; 10] = [
     "resolve",
@@ -97,8 +97,8 @@ async fn a_commit_whose_answer_is_lost_is_unknown() {
     let cli = filled().await;
     let locker = hold(&cli, true).await;
     let db = &cli.db;
-    let proxy = Proxy::start(Target::Unix(db.socket_dir.join(format!(".s.PGSQL.{}", db.port)))).await;
-    let url = format!("postgresql://idemctl@{}/{}", proxy.address, db.name);
+    let proxy = Proxy::start(db.target()).await;
+    let url = db.url_through(proxy.address.port());
     let run = idemctl(&[&ARGS[..], &["-o", "json"]].concat()).on(&url).spawn();
     super::races::somebody_waits(&cli).await;
     proxy.hold();
