@@ -22,6 +22,7 @@ mod http;
 mod janitor;
 mod janitor_cli;
 mod janitor_daemon;
+mod kinds;
 mod list;
 mod migrate;
 mod pgbouncer;

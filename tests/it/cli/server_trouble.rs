@@ -165,7 +165,7 @@ async fn without_rights() {
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_write_nothing() {
     let cli = filled().await;
-    let url = format!("{}&options=-c%20default_transaction_read_only%3Don", cli.db.url);
+    let url = cli.db.url_with("options=-c%20default_transaction_read_only%3Don");
     for args in [
         &["list"][..],
         &["inspect", "shop-1", "order-7", "--show-response"],

@@ -274,6 +274,12 @@ impl Database {
         }
     }
 
+    /// The URI with one more setting.
+    pub(crate) fn url_with(&self, setting: &str) -> String {
+        let sign = if self.url.contains('?') { '&' } else { '?' };
+        format!("{}{sign}{setting}", self.url)
+    }
+
     /// The URI of the database of the same name on another node.
     pub(crate) fn url_at(&self, host: &str, port: i32) -> String {
         let kept = self.kept.as_ref().expect("a server that was given");
