@@ -15,7 +15,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::store::Executor;
+use crate::store::citus::{self as citus_facts, Held};
+use crate::store::{Executor, shape};
 use crate::time::Timestamp;
 
 pub use plan::{Plan, Step};
@@ -142,13 +143,6 @@ pub struct CitusStatus {
 }
 
 impl Status {
-    /// Whether Citus distributes the table of keys by a column.
-    pub fn is_distributed(&self) -> bool {
-        self.citus
-            .as_ref()
-            .is_some_and(|citus| citus.distributed_by.is_some())
-    }
-
     /// Whether every migration is applied unchanged, every index valid, and nothing stands in the way.
     pub fn is_current(&self) -> bool {
         self.problem.is_none()
@@ -174,6 +168,16 @@ pub async fn status(executor: &impl Executor, schema: Option<&str>) -> Result<St
         indexes: situation.indexes(),
         citus: situation.citus_status(),
         problem,
+    })
+}
+
+/// How to make the tables of a scratch schema: distributed by Citus, where the database's own table is.
+pub(crate) async fn like_own(executor: &impl Executor) -> Result<Options> {
+    let own = shape::look(executor, None).await?;
+    let citus = citus_facts::look(executor, &own.schema).await?;
+    Ok(Options {
+        citus: citus.is_some_and(|citus| citus.keys() == Held::By("client_id")),
+        ..Options::default()
     })
 }
 

@@ -54,6 +54,7 @@ pub enum ResponseType {
 
 /// The table as it was found.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of the catalogue")]
 pub(crate) struct Shape {
     pub(crate) schema: String,
     /// Name and type of each column; empty when there is no table.

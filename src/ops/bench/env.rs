@@ -69,11 +69,7 @@ impl Env {
             (Some(url), true) => Some(Redis::open(url, request.pool, &prefix).await?),
             _ => None,
         };
-        let as_they_are = migrate::Options {
-            citus: migrate::status(admin, None).await?.is_distributed(),
-            ..migrate::Options::default()
-        };
-        migrate::run(settings, Some(schema), &as_they_are).await?;
+        migrate::run(settings, Some(schema), &migrate::like_own(admin).await?).await?;
         let tables = Tables::new(schema);
         let fingerprint = Fingerprint::of_json(REQUEST)?;
         fill(admin, &tables, (request.keys, expired), fingerprint.as_str()).await?;

@@ -87,17 +87,17 @@ impl Situation {
     }
 
     fn refuse_other_ways(&self, citus: &Citus) -> Result<()> {
-        let schema = self.schema();
+        let (schema, table) = (self.schema(), self.tables.fill("{keys}"));
         match citus.keys() {
             Held::By("client_id") => Ok(()),
             Held::By(column) => refusal(format!(
                 "Citus distributes {schema}.idempotency by column {column}, not by client_id; leave --citus out to keep \
-                 it so, or run `select alter_distributed_table('{schema}.idempotency', distribution_column := \
+                 it so, or run `select alter_distributed_table('{table}', distribution_column := \
                  'client_id')`, which copies the table while nobody can write to it"
             )),
             Held::Otherwise => refusal(format!(
                 "Citus holds {schema}.idempotency, but does not distribute it by a column; leave --citus out to keep it \
-                 so, or run `select undistribute_table('{schema}.idempotency')` and then what migrate --citus will tell"
+                 so, or run `select undistribute_table('{table}')` and then what migrate --citus will tell"
             )),
             Held::Plain if self.is_partitioned() => refusal(format!(
                 "table {schema}.idempotency is in partitions, and Citus would distribute each of them; leave --citus \
@@ -116,11 +116,11 @@ impl Situation {
         {
             return Ok(());
         }
-        let schema = self.schema();
+        let (schema, table) = (self.schema(), self.tables.fill("{keys}"));
         refusal(format!(
             "table {schema}.idempotency has rows, and distributing them means copying them while nobody can claim a \
-             key; at a quiet time, as the table's owner, run `select create_distributed_table('{schema}.idempotency', \
-             'client_id')` and then `select truncate_local_data_after_distributing_table('{schema}.idempotency')` (it \
+             key; at a quiet time, as the table's owner, run `select create_distributed_table('{table}', \
+             'client_id')` and then `select truncate_local_data_after_distributing_table('{table}')` (it \
              removes the old copies, which no purge would find), then migrate --citus again"
         ))
     }

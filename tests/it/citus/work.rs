@@ -215,3 +215,30 @@ async fn each_statement_is_planned_over_the_shards() {
         prepared.unwrap_or_else(|error| panic!("{}: {error:?}", statement.name));
     }
 }
+
+/// A coordinator spends more on a claim than a plain server; so services may ask any node.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs Citus: IDEMCTL_TEST_DATABASE_URL"]
+async fn services_claim_by_way_of_a_worker() {
+    use crate::protocol::{acquire, open, replay, request, response};
+    let db = distributed().await;
+    let row = db
+        .client
+        .query_one(
+            "select nodename::text, nodeport from pg_dist_node where groupid > 0 order by groupid limit 1",
+            &[],
+        )
+        .await
+        .unwrap();
+    let worker = crate::support::connect(&db.url_at(row.get(0), row.get(1))).await;
+    let keys = open(&worker).await;
+    for key in ["a", "b", "c"] {
+        let mut lease = acquire(&keys, &worker, &request(key)).await;
+        lease.complete(&worker, &response("paid")).await.unwrap();
+        // The same row, by way of the coordinator.
+        let answer = replay(&open(&db.client).await, &db.client, &request(key)).await;
+        assert_eq!(answer.body(), b"paid");
+    }
+    let ids = run(&db, &["list", "-o", "ids"]).await.ok();
+    assert_eq!(ids.lines().count(), 3, "{ids}");
+}

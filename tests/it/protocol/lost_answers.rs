@@ -31,10 +31,12 @@ async fn cut_off<T>(
     let mut locker = table.db.connect().await;
     let lock = locker.transaction().await.unwrap();
     lock.batch_execute(lock_with).await.unwrap();
-    let waiting = "select exists (select from pg_stat_activity where datname = current_database()
-                                   and wait_event_type = 'Lock')";
+    let waiting = format!(
+        "select exists (select from {} where datname = current_database() and wait_event_type = 'Lock')",
+        table.db.activity()
+    );
     let storm = async {
-        table.until(waiting).await;
+        table.until(&waiting).await;
         proxy.hold();
         lock.commit().await.unwrap();
         table.until(committed).await;
