@@ -146,6 +146,20 @@ impl Error {
         matches!(self.sqlstate(), Some("40001" | "40P01"))
     }
 
+    /// Whether a server that we reached could not reach another one for us, as a coordinator of Citus its worker: what
+    /// lies there can neither be read nor written for now, everything else can.
+    pub fn is_remote(&self) -> bool {
+        match self {
+            Self::Database(error) => error.as_db_error().is_some_and(|db| {
+                // Its own connection to us did not fail, since it tells us so; a pooler's word about that is fatal.
+                db.code().code().starts_with("08")
+                    && db.code().code() != "08P01"
+                    && db.parsed_severity() == Some(tokio_postgres::error::Severity::Error)
+            }),
+            _ => false,
+        }
+    }
+
     /// Whether the connection is of no more use: broken, closed, the server going away (08xxx, 57P01 to
     /// 57P03) or read-only because it is not the primary any more (25006).
     pub fn needs_reconnect(&self) -> bool {

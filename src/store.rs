@@ -10,6 +10,8 @@ pub(crate) mod bench;
 #[cfg(feature = "operate")]
 pub(crate) mod bootstrap;
 #[cfg(feature = "operate")]
+pub(crate) mod citus;
+#[cfg(feature = "operate")]
 mod demo;
 #[cfg(feature = "operate")]
 pub(crate) mod doctor;
@@ -104,6 +106,8 @@ static STATEMENTS: &[&[Sql]] = &[
     #[cfg(feature = "operate")]
     migrate::LOOK_STATEMENTS,
     #[cfg(feature = "operate")]
+    migrate::SPREAD_STATEMENTS,
+    #[cfg(feature = "operate")]
     bench::STATEMENTS,
     #[cfg(feature = "operate")]
     demo::STATEMENTS,
@@ -111,6 +115,8 @@ static STATEMENTS: &[&[Sql]] = &[
     stats::STATEMENTS,
     #[cfg(feature = "operate")]
     stats::STORAGE_STATEMENTS,
+    #[cfg(feature = "operate")]
+    citus::STATEMENTS,
     #[cfg(feature = "operate")]
     doctor::STATEMENTS,
     #[cfg(feature = "operate")]
@@ -131,10 +137,12 @@ impl Store {
     /// Finds the table and checks that its shape is the one this version needs.
     ///
     /// `schema`: where to look; `None` takes the first schema of the search path that has the table. Returns
-    /// [`Error::Schema`] when there is none or it lacks something.
+    /// [`Error::Schema`] when there is none or it lacks something, and [`Error::Settings`] on Citus for a session whose
+    /// `DateStyle` is not ISO.
     pub async fn open(executor: &impl Executor, schema: Option<&str>) -> Result<Self> {
         let shape = shape::look(executor, schema).await?;
         shape.require_current()?;
+        shape.require_plain_dates()?;
         Ok(Self::with_shape(shape))
     }
 
@@ -155,6 +163,12 @@ impl Store {
     /// Refuses a table in which claims would go wrong although it can be read.
     pub(crate) fn require_claimable(&self) -> Result<()> {
         self.shape.require_claimable()
+    }
+
+    /// Whether the database has Citus, which may or may not hold the tables.
+    #[cfg(feature = "operate")]
+    pub(crate) fn is_citus(&self) -> bool {
+        self.shape.citus
     }
 
     /// The schema of the tables.

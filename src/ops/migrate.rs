@@ -4,6 +4,7 @@
 //! are used. One holds a transaction with an advisory lock, the other does the work; so nothing depends on a
 //! session, and a pooler in transaction mode may stand between (with at least two server connections).
 
+mod citus;
 mod plan;
 pub mod roles;
 mod run;
@@ -14,7 +15,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::store::Executor;
+use crate::store::citus::{self as citus_facts, Held};
+use crate::store::{Executor, shape};
 use crate::time::Timestamp;
 
 pub use plan::{Plan, Step};
@@ -35,6 +37,9 @@ pub struct Options {
     /// Makes the table of keys in so many partitions, [`MIN_PARTITIONS`] to [`MAX_PARTITIONS`], by a hash of the
     /// client. Only where there is no table yet; one that is there and has so many partitions is accepted.
     pub partitions: Option<u32>,
+    /// Has Citus distribute the table of keys by the client, where it does not yet. Only on the coordinator of a
+    /// cluster, and while the table is empty.
+    pub citus: bool,
 }
 
 /// Fewest partitions that are any.
@@ -43,13 +48,14 @@ pub const MIN_PARTITIONS: u32 = 2;
 pub const MAX_PARTITIONS: u32 = 1_000;
 
 impl Default for Options {
-    /// Half a second per wait, five minutes altogether; no partitions.
+    /// Half a second per wait, five minutes altogether; no partitions, no Citus.
     fn default() -> Self {
         Self {
             dry_run: false,
             lock_timeout: Duration::from_millis(500),
             lock_patience: Duration::from_mins(5),
             partitions: None,
+            citus: false,
         }
     }
 }
@@ -74,6 +80,9 @@ pub struct Status {
     pub migrations: Vec<MigrationStatus>,
     /// The indexes that migrations make.
     pub indexes: Vec<IndexStatus>,
+    /// How Citus holds the tables; `None` without that extension.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub citus: Option<CitusStatus>,
     /// What keeps `migrate` from running, if anything.
     pub problem: Option<String>,
 }
@@ -118,11 +127,27 @@ pub struct IndexStatus {
     pub valid: bool,
 }
 
+/// How Citus holds the tables.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CitusStatus {
+    /// The extension's version.
+    pub version: String,
+    /// Active workers that the coordinator knows.
+    pub workers: u64,
+    /// Over how many shards the table of keys is distributed; 0 where Citus does not hold it.
+    pub shards: u64,
+    /// The column by whose hash it is; `None` where it is not.
+    pub distributed_by: Option<String>,
+    /// Whether a change of a row and its event are committed together.
+    pub events_joined: bool,
+}
+
 impl Status {
     /// Whether every migration is applied unchanged, every index valid, and nothing stands in the way.
     pub fn is_current(&self) -> bool {
         self.problem.is_none()
             && self.indexes.iter().all(|index| index.valid)
+            && self.citus.as_ref().is_none_or(|citus| citus.events_joined)
             && self
                 .migrations
                 .iter()
@@ -141,25 +166,26 @@ pub async fn status(executor: &impl Executor, schema: Option<&str>) -> Result<St
         schema: situation.schema().to_owned(),
         migrations: situation.migrations(),
         indexes: situation.indexes(),
+        citus: situation.citus_status(),
         problem,
     })
 }
 
-/// What [`run`] would do; changes nothing.
-///
-/// Returns [`crate::error::Error::Migration`] when it would be refused, as [`run`] does.
-pub async fn plan(executor: &impl Executor, schema: Option<&str>) -> Result<Plan> {
-    plan_in(executor, schema, None).await
+/// How to make the tables of a scratch schema: distributed by Citus, where the database's own table is.
+pub(crate) async fn like_own(executor: &impl Executor) -> Result<Options> {
+    let own = shape::look(executor, None).await?;
+    let citus = citus_facts::look(executor, &own.schema).await?;
+    Ok(Options {
+        citus: citus.is_some_and(|citus| citus.keys() == Held::By("client_id")),
+        ..Options::default()
+    })
 }
 
-/// The same with [`Options::partitions`].
-pub async fn plan_in(
-    executor: &impl Executor,
-    schema: Option<&str>,
-    partitions: Option<u32>,
-) -> Result<Plan> {
+/// What [`run`] would do with these options; changes nothing.
+///
+/// Returns [`crate::error::Error::Migration`] when it would be refused, as [`run`] does.
+pub async fn plan(executor: &impl Executor, schema: Option<&str>, options: &Options) -> Result<Plan> {
     let situation = Situation::look(executor, schema).await?;
-    situation.refuse()?;
-    situation.refuse_partitions(partitions)?;
-    Plan::new(&situation, partitions)
+    situation.refuse_with(executor, options).await?;
+    Plan::new(&situation, options)
 }

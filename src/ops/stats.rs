@@ -18,7 +18,7 @@ use crate::ops::purge::Retention;
 use crate::record::State;
 use crate::store::Store;
 use crate::store::purge::Ttl;
-use crate::store::stats::{By, NameRow, Sample, StateRow};
+use crate::store::stats::{By, NameRow, Sample, StateRow, StorageRow};
 use crate::time::Timestamp;
 
 pub use report::{Backlog, Count, Method, NameCount, Names, OldestExpired, Report, StateCount, Storage};
@@ -70,14 +70,9 @@ impl Request {
 pub async fn run(conn: &mut Connection, store: &Store, request: &Request) -> Result<Report> {
     request.check()?;
     let mut unknown = Vec::new();
-    let keys = store.stats_storage(conn, "idempotency").await?;
-    let events = store.stats_storage(conn, "idempotency_event").await?;
-    let citus = part(conn, &mut unknown, "the size over Citus' nodes", async |tx| {
-        store.stats_citus(tx).await
-    })
-    .await?
-    .flatten();
-    let plan = Plan::of(request, keys.pages_bytes, citus.is_some());
+    let keys = storage(conn, store, "idempotency", &mut unknown).await?;
+    let events = storage(conn, store, "idempotency_event", &mut unknown).await?;
+    let scale = Scale::of(request, keys.pages_bytes);
     let (live, expired) = in_progress(conn, store, &mut unknown).await?;
     let oldest_expired = part(conn, &mut unknown, "the oldest expired key", async |tx| {
         store.stats_oldest_expired(tx).await
@@ -111,25 +106,13 @@ pub async fn run(conn: &mut Connection, store: &Store, request: &Request) -> Res
         providers: None,
         oldest_expired: oldest_expired.map(OldestExpired::from),
         oldest,
-        keys: Storage::of(&keys, citus),
-        events: Storage::of(&events, None),
+        keys: Storage::of(&keys),
+        events: Storage::of(&events),
         backlog,
         unknown,
     };
-    match plan {
-        Plan::Rows(scale) => rows(conn, store, request, scale, &mut report).await?,
-        Plan::Nothing => report.unknown.push(
-            "rows by state, age, client and provider: a table that Citus distributes cannot be sampled; --exact counts it"
-                .to_owned(),
-        ),
-    }
+    rows(conn, store, request, scale, &mut report).await?;
     Ok(report)
-}
-
-/// What is read of the rows.
-enum Plan {
-    Rows(Scale),
-    Nothing,
 }
 
 /// How many rows stand for one that was read.
@@ -138,13 +121,13 @@ struct Scale {
     sample: Option<Sample>,
 }
 
-impl Plan {
-    fn of(request: &Request, bytes: u64, citus: bool) -> Self {
-        if request.exact || (bytes <= WHOLE_BYTES && !citus) {
-            return Self::Rows(Scale::WHOLE);
-        }
-        if citus {
-            return Self::Nothing;
+impl Scale {
+    /// Every row was read.
+    const WHOLE: Self = Self { sample: None };
+
+    fn of(request: &Request, bytes: u64) -> Self {
+        if request.exact || bytes <= WHOLE_BYTES {
+            return Self::WHOLE;
         }
         #[expect(
             clippy::cast_precision_loss,
@@ -153,15 +136,10 @@ impl Plan {
         )]
         let percent = (SAMPLE_BYTES as f64 * 100.0 / bytes as f64) as f32;
         let seed = f64::from(fastrand::u32(..));
-        Self::Rows(Scale {
+        Self {
             sample: Some(Sample { percent, seed }),
-        })
+        }
     }
-}
-
-impl Scale {
-    /// Every row was read.
-    const WHOLE: Self = Self { sample: None };
 
     fn up(self, rows: u64) -> Count {
         #[expect(
@@ -192,6 +170,22 @@ fn capped(rows: u64, limit: u64) -> Count {
         estimated: false,
         at_least: rows > limit,
     }
+}
+
+/// Size and housekeeping of one of our tables, wherever its rows are.
+async fn storage(
+    conn: &mut Connection,
+    store: &Store,
+    table: &str,
+    unknown: &mut Vec<String>,
+) -> Result<StorageRow> {
+    let what = format!("the size of {table}");
+    let answer = part(conn, unknown, &what, async |tx| store.storage(tx, table).await).await?;
+    let Some((row, gap)) = answer else {
+        return store.stats_storage(conn, table).await;
+    };
+    unknown.extend(gap.map(|gap| format!("{what}: {gap}; the rest is shown")));
+    Ok(row)
 }
 
 /// Rows in progress, alive and expired, from the partial index.
@@ -356,6 +350,7 @@ pub(super) async fn part<T>(
                 Some("57014") => format!("no answer within {}", show(limit)),
                 Some("55P03") => "another session holds a lock on the table".to_owned(),
                 Some("42501") => "this database role may not see it".to_owned(),
+                _ if error.is_remote() => error.to_string(),
                 _ => return Err(error),
             };
             tx.rollback().await?;

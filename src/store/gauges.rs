@@ -55,7 +55,7 @@ select count(*) filter (where due) as due,
         due!(),
         " as due,
                coalesce(completed_at, greatest(created_at, locked_until))
-                   + case status when 'done' then make_interval(secs => $1) else make_interval(secs => $2) end as due_at
+                   + case when status = 'done' then make_interval(secs => $1) else make_interval(secs => $2) end as due_at
           from {keys}
          where created_at >= $4 and created_at < now() - make_interval(secs => least($1, $2))
          order by created_at
@@ -196,8 +196,12 @@ impl Store {
         })
     }
 
-    /// How many rows the planner believes in; `None` where the table was never analyzed.
+    /// How many rows the planner believes in; `None` where the table was never analyzed, or where a node of Citus that
+    /// has some of them does not answer.
     pub(crate) async fn gauges_estimate(&self, executor: &impl Executor) -> Result<Option<f64>> {
+        if let Some(spread) = self.spread(executor, "idempotency").await? {
+            return Ok(spread.estimate.filter(|_| spread.missing == 0));
+        }
         let statement = self.statement(&GAUGES_ESTIMATE);
         let answer = executor.run(statement, &[/* schema */ &self.schema()]).await?;
         Ok(answer.rows.first().and_then(|row| row.get("rows")))

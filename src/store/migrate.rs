@@ -5,6 +5,7 @@
 mod catalogue;
 mod index;
 mod look;
+mod spread;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use super::{Sql, Statement, Tables};
 pub(crate) use catalogue::{Index, Node, builders, indexes, nodes, unsettled};
 pub(crate) use index::{Action, Wanted, plan_index, plan_index_of_new, serving};
 pub(crate) use look::{Applied, Place, Relation, applied, blockers, place, relations};
+pub(crate) use spread::{PROPAGATE_LIMITS, distribute_keys, has_rows, join_events};
 
 /// A file of `migrations/`.
 #[derive(Debug)]
@@ -123,6 +125,7 @@ pub(crate) const STATEMENTS: &[Sql] = &[RECORD, TRY_LOCK];
 /// The statements of the files beside this one.
 pub(crate) use catalogue::STATEMENTS as CATALOGUE_STATEMENTS;
 pub(crate) use look::STATEMENTS as LOOK_STATEMENTS;
+pub(crate) use spread::STATEMENTS as SPREAD_STATEMENTS;
 
 /// The version of this program, for the record.
 pub(crate) const APP_VERSION: &str = env!("CARGO_PKG_VERSION");

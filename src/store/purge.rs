@@ -17,7 +17,7 @@ macro_rules! due {
     () => {
         "status in ('done', 'failed')
    and coalesce(completed_at, greatest(created_at, locked_until))
-       < now() - case status when 'done' then make_interval(secs => $1) else make_interval(secs => $2) end"
+       < now() - case when status = 'done' then make_interval(secs => $1) else make_interval(secs => $2) end"
     };
 }
 
@@ -307,6 +307,7 @@ impl Store {
 
     /// Lets the transaction's statements wait no longer than a second for a lock.
     pub(crate) async fn short_lock_timeout(&self, tx: &impl Executor) -> Result<()> {
+        self.propagate_limits(tx).await?;
         tx.run(self.statement(&SHORT_LOCK_TIMEOUT), &[]).await.map(drop)
     }
 }

@@ -54,6 +54,7 @@ pub enum ResponseType {
 
 /// The table as it was found.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of the catalogue")]
 pub(crate) struct Shape {
     pub(crate) schema: String,
     /// Name and type of each column; empty when there is no table.
@@ -61,6 +62,10 @@ pub(crate) struct Shape {
     /// Whether `(client_id, key)` is unique by a constraint or a valid full index.
     pub(crate) unique_key: bool,
     pub(crate) utf8: bool,
+    /// Whether the database has Citus, which may or may not hold the table.
+    pub(crate) citus: bool,
+    /// The session's style of dates.
+    date_style: String,
     /// Whether our role may read the columns that hold bodies.
     pub(crate) bodies: bool,
     /// Columns that are not null and get no value by themselves.
@@ -87,6 +92,8 @@ with place as (
 )
 select place.schema,
        current_setting('server_encoding') = 'UTF8' as utf8,
+       exists (select from pg_extension where extname = 'citus') as citus,
+       current_setting('DateStyle') as date_style,
        coalesce((select bool_and(has_column_privilege(c.oid, a.attnum, 'select')) from pg_attribute a
                   where a.attrelid = c.oid and a.attname in ('response', 'response_body')), true) as bodies,
        exists (select from pg_index i
@@ -147,6 +154,8 @@ pub(crate) async fn look(executor: &impl Executor, schema: Option<&str>) -> Resu
             .collect(),
         unique_key: row.get("unique_key"),
         utf8: row.get("utf8"),
+        citus: row.get("citus"),
+        date_style: row.get("date_style"),
         bodies: row.get("bodies"),
         required: row.get("required"),
         nullable: row.get("nullable"),
@@ -172,6 +181,21 @@ impl Shape {
                 what: format!("table {}.idempotency: {problem}", self.schema),
             }),
         }
+    }
+
+    /// Whether times reach the rows as they were meant. Citus works `now()` out on the coordinator and sends it on as
+    /// text in the session's style: a node reads `05/11/2026` as another day, and takes no offence.
+    pub(crate) fn require_plain_dates(&self) -> Result<()> {
+        if !self.citus || self.date_style.starts_with("ISO") {
+            return Ok(());
+        }
+        Err(Error::Settings {
+            what: format!(
+                "DateStyle is {:?}, in which Citus would hand times on to nodes that read them in another style; set it \
+                 to ISO for this role, database or connection (`alter role ... set datestyle = 'ISO, MDY'`)",
+                self.date_style
+            ),
+        })
     }
 
     /// What a claim must not meet, though a reader may: rows without a state, and an index that gives a second

@@ -196,9 +196,9 @@ pub(crate) enum By {
     Provider,
 }
 
-/// Counts and sizes are never negative.
-pub(super) fn unsigned(row: &Row, column: &str) -> u64 {
-    u64::try_from(row.get::<_, i64>(column)).unwrap_or(0)
+/// Counts and sizes are never negative; a sum over nothing is null, and 0.
+pub(in crate::store) fn unsigned(row: &Row, column: &str) -> u64 {
+    u64::try_from(row.get::<_, Option<i64>>(column).unwrap_or(0)).unwrap_or(0)
 }
 
 impl Store {

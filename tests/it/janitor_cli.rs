@@ -118,6 +118,7 @@ async fn a_person_who_says_no_keeps_everything() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kill_9_in_the_middle_loses_no_count() {
+    let _private = crate::support::not_on_citus("Citus has no triggers").await;
     let f = fixture().await;
     f.done(2_000, 48).await;
     slow(&f, "0.02").await;
@@ -140,6 +141,7 @@ async fn kill_9_in_the_middle_loses_no_count() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sigterm_finishes_the_batch_of_a_purge() {
+    let _private = crate::support::not_on_citus("Citus has no triggers").await;
     let f = fixture().await;
     f.done(500, 48).await;
     slow(&f, "0.2").await;
@@ -173,6 +175,7 @@ async fn gated(f: &Fixture) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_daemon_finishes_on_sigterm_and_gives_up_on_the_second() {
+    let _private = crate::support::not_on_citus("Citus has no triggers").await;
     let f = fixture().await;
     f.done(20, 48).await;
     gated(&f).await;

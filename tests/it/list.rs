@@ -70,6 +70,7 @@ async fn the_other_conditions_hold_for_expired_keys_too() {
 /// rows are spread evenly over time.
 #[tokio::test]
 async fn what_an_index_finds_is_not_looked_for_by_age() {
+    let _private = crate::support::not_on_citus("the plan is one of shards").await;
     let (many_in_progress, few) = (filled().await, scattered().await);
     for (fixture, name, arguments, index) in [
         (

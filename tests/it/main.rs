@@ -11,6 +11,7 @@
 mod adopt;
 mod bench;
 mod chaos;
+mod citus;
 mod cli;
 mod connect;
 mod dev;
@@ -22,6 +23,7 @@ mod http;
 mod janitor;
 mod janitor_cli;
 mod janitor_daemon;
+mod kinds;
 mod list;
 mod migrate;
 mod pgbouncer;

@@ -10,11 +10,11 @@ use tokio_postgres::types::Type;
 
 use crate::connect::certificates::Certificates;
 use crate::connect::{run, sql, text, until};
-use crate::support::{PgbouncerOptions, database, pgbouncer};
+use crate::support::{PgbouncerOptions, pgbouncer, private_database};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pooler_is_never_taken_for_the_server() {
-    let db = database().await;
+    let db = private_database().await;
     let pooler = pgbouncer(&db, PgbouncerOptions::default()).await;
     for url in [&pooler.url, &pooler.socket_url] {
         let connection = Connection::open(&Settings::from_dsn(url).unwrap()).await.unwrap();
@@ -29,7 +29,7 @@ async fn a_pooler_is_never_taken_for_the_server() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn statements_of_many_clients_all_pass() {
-    let db = database().await;
+    let db = private_database().await;
     let pooler = pgbouncer(&db, PgbouncerOptions::default()).await;
     let mut clients = Vec::new();
     for client in 0..6_i32 {
@@ -64,7 +64,7 @@ async fn statements_of_many_clients_all_pass() {
 async fn prepared_statements_would_not_pass() {
     // The reason for the default: with prepared statements the clients meet each other's names. Should a
     // later PgBouncer let this pass, the default may be thought over.
-    let db = database().await;
+    let db = private_database().await;
     let pooler = pgbouncer(&db, PgbouncerOptions::default()).await;
     let mut settings = pooler.settings();
     settings.statements = StatementMode::Prepared;
@@ -106,7 +106,7 @@ async fn pass(settings: &Arc<Settings>) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn limits_hold_within_a_transaction_and_do_not_leak() {
-    let db = database().await;
+    let db = private_database().await;
     let options = PgbouncerOptions {
         pool_size: 1,
         ..PgbouncerOptions::default()
@@ -138,7 +138,7 @@ async fn limits_hold_within_a_transaction_and_do_not_leak() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn options_that_a_pooler_refuses_are_explained() {
-    let db = database().await;
+    let db = private_database().await;
     let pooler = pgbouncer(&db, PgbouncerOptions::default()).await;
     let url = format!("{}?options=-c%20work_mem%3D5MB", pooler.url);
     let error = Connection::open(&Settings::from_dsn(&url).unwrap())
@@ -151,7 +151,7 @@ async fn options_that_a_pooler_refuses_are_explained() {
 #[tokio::test(flavor = "multi_thread")]
 async fn cancelling_over_tls_leaves_the_pooler_alive() {
     let certificates = Certificates::make();
-    let db = database().await;
+    let db = private_database().await;
     let (crt, key) = (certificates.path("good.crt"), certificates.path("good.key"));
     // The pooler runs as another user when the tests run as root.
     std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();

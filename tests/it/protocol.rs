@@ -67,7 +67,7 @@ impl Table {
 
     pub(crate) async fn in_database(db: Database, sql: &str) -> Self {
         db.client.batch_execute(sql).await.expect("an old table");
-        migrate::run(&db.settings(), None, &migrate::Options::default())
+        migrate::run(&db.settings(), None, &db.migration().await)
             .await
             .expect("it migrates");
         let keys = open(&db.client).await;

@@ -29,7 +29,7 @@ pub(crate) async fn fixture() -> Fixture {
 
 /// The same, on a database that may already hold a table.
 pub(crate) async fn migrated(db: Database) -> Fixture {
-    migrate::run(&db.settings(), None, &migrate::Options::default())
+    migrate::run(&db.settings(), None, &db.migration().await)
         .await
         .unwrap();
     let conn = Connection::open(&db.settings()).await.unwrap();

@@ -114,6 +114,7 @@ async fn one_of_fifty_wins() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_fifty_wins_through_a_transaction_pooler() {
+    let _private = crate::support::privately("a pooler stands before its server");
     let table = table().await;
     let options = || PgbouncerOptions {
         pool_size: 12,

@@ -3,6 +3,7 @@
 
 mod cluster;
 mod example;
+mod given;
 mod peer;
 mod pgbouncer;
 mod process;
@@ -13,9 +14,11 @@ mod tied;
 mod tmux;
 
 pub(crate) use cluster::{
-    Cluster, ClusterOptions, Database, connect, database, free_port, settings, shared, temp_dir,
+    Cluster, ClusterOptions, Database, connect, database, free_port, private_database, settings, shared,
+    temp_dir,
 };
 pub(crate) use example::example;
+pub(crate) use given::{Privately, not_on_citus, privately};
 pub(crate) use peer::{installed, localstripe, stateful_mock};
 pub(crate) use pgbouncer::{Pgbouncer, PgbouncerOptions, pgbouncer};
 pub(crate) use process::{Output, Run, Spawned, idemctl, require_program};

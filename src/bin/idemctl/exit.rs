@@ -142,6 +142,11 @@ impl From<Error> for CliError {
             (_, Some("25006")) => cli.hint(
                 "this server is read-only (a standby?); target_session_attrs=read-write in the URL finds the primary",
             ),
+            (Exit::Database, _) if error.is_remote() => cli.hint(
+                "a node of the Citus cluster is down: keys that lie there can be neither read nor changed until it is \
+                 back, so nothing that needs them all can be done; name one client (--client, or a key) to work with \
+                 those on other nodes, and retry the others",
+            ),
             (Exit::Database, _) => {
                 cli.hint("`idemctl config` shows which database is meant and where each setting came from")
             }

@@ -54,7 +54,7 @@ pub(super) struct Env {
 }
 
 impl Env {
-    /// Opens the connections, migrates and fills the schema. `expired`: keys for takeovers.
+    /// Opens the connections, migrates and fills the schema; on Citus distributed where the keys are. `expired`: keys for takeovers.
     pub(super) async fn make(
         settings: &Settings,
         request: &Request,
@@ -69,7 +69,7 @@ impl Env {
             (Some(url), true) => Some(Redis::open(url, request.pool, &prefix).await?),
             _ => None,
         };
-        migrate::run(settings, Some(schema), &migrate::Options::default()).await?;
+        migrate::run(settings, Some(schema), &migrate::like_own(admin).await?).await?;
         let tables = Tables::new(schema);
         let fingerprint = Fingerprint::of_json(REQUEST)?;
         fill(admin, &tables, (request.keys, expired), fingerprint.as_str()).await?;

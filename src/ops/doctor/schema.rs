@@ -3,7 +3,7 @@
 use super::{Check, Fix, what};
 use crate::connect::Connection;
 use crate::error::{Error, Result};
-use crate::ops::migrate::{self, MigrationState, Status};
+use crate::ops::migrate::{self, CitusStatus, MigrationState, Status};
 use crate::store::doctor::{self, TableFacts};
 use crate::store::shape;
 
@@ -66,6 +66,15 @@ pub(super) async fn checks(
         (Err(error), _) => indexes_of().unknown(what(error)),
         (_, None) => indexes_of().unknown("there is no table"),
     });
+    if let (
+        Ok(Status {
+            citus: Some(found), ..
+        }),
+        Some(_),
+    ) = (&status, &name)
+    {
+        checks.push(citus(found));
+    }
     name
 }
 
@@ -134,6 +143,41 @@ fn indexes(status: &Status) -> Check {
         check.fixable(Fix::Indexes)
     } else {
         check
+    }
+}
+
+/// Only where there is Citus.
+fn citus(found: &CitusStatus) -> Check {
+    let check = Check::of(
+        "citus",
+        "one client's keys on one node, and each change committed together with its event",
+    );
+    let CitusStatus {
+        version,
+        workers,
+        shards,
+        distributed_by,
+        events_joined,
+    } = found;
+    match distributed_by.as_deref() {
+        _ if !events_joined => check.error(
+            format!("Citus {version}: a change and its event are committed apart, and a crash may leave one of them"),
+            "idemctl migrate",
+        ),
+        Some("client_id") => check.ok(format!(
+            "Citus {version}: distributed by client_id over {shards} shards, {workers} workers"
+        )),
+        Some(column) => check.warning(
+            format!("Citus {version}: distributed by {column}: what concerns one client asks every node"),
+            "idemctl migrate --citus (it says how)",
+        ),
+        None if *shards == 0 => check.ok(format!(
+            "Citus {version}, which does not hold the table: all of it is on this server"
+        )),
+        None => check.warning(
+            format!("Citus {version} holds the table, but not distributed by a column"),
+            "idemctl migrate --citus (it says how)",
+        ),
     }
 }
 

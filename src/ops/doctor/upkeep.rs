@@ -72,7 +72,13 @@ pub(super) async fn checks(
         }
     };
     let [dead, statistics, expired, backlog, janitor] = named;
-    let storage = store.stats_storage(conn, "idempotency").await;
+    let storage = store
+        .storage(conn, "idempotency")
+        .await
+        .and_then(|(row, gap)| match gap {
+            None => Ok(row),
+            Some(gap) => Err(Error::Inconsistent { what: gap }),
+        });
     let of_storage = |check: Check, judge: &dyn Fn(Check, &StorageRow) -> Check| match &storage {
         Ok(row) => judge(check, row),
         Err(error) => check.unknown(error.to_string()),

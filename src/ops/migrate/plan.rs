@@ -11,6 +11,7 @@ use crate::store::migrate::{
     self as sql, Action, Kind, MIGRATIONS, Migration, Wanted, plan_index, plan_index_of_new,
 };
 
+use super::Options;
 use super::situation::Situation;
 
 /// The wait for a lock in a script that is run by hand; there is nobody to ask again.
@@ -53,24 +54,37 @@ impl Step {
     }
 
     /// A migration that runs in a transaction.
-    ///
-    /// `partitions`: of the table of keys, where there is none yet.
     pub(super) fn in_transaction(
         migration: &Migration,
-        tables: &Tables,
+        situation: &Situation,
         create_schema: bool,
-        partitions: Option<u32>,
+        options: &Options,
     ) -> Self {
+        let tables = &situation.tables;
         let schema = create_schema.then(|| sql::create_schema(tables));
         let own = migration
             .statements()
             .into_iter()
-            .flat_map(|statement| match partitions {
-                Some(partitions) => sql::partitioned(&statement, partitions),
-                None => vec![statement],
+            .flat_map(|statement| match options.partitions {
+                Some(partitions) if situation.nodes.is_empty() => sql::partitioned(&statement, partitions),
+                _ => vec![statement],
             })
             .map(|statement| tables.fill(&statement));
-        Self::new(migration, schema.into_iter().chain(own).collect())
+        let spreading = situation.spreading(migration, options);
+        Self::new(
+            migration,
+            schema.into_iter().chain(own).chain(spreading).collect(),
+        )
+    }
+
+    /// What Citus is told of a table that was made without it.
+    pub(super) fn spreading(migration: &Migration, statements: Vec<String>) -> Self {
+        let name = format!("citus_{}", migration.name());
+        Self {
+            file: name.clone(),
+            name,
+            ..Self::new(migration, statements)
+        }
     }
 
     /// An index.
@@ -83,37 +97,45 @@ impl Step {
 }
 
 impl Plan {
-    /// `partitions`: of the table of keys, where there is none yet.
-    pub(super) fn new(situation: &Situation, partitions: Option<u32>) -> Result<Self> {
-        let partitions = partitions.filter(|_| situation.nodes.is_empty());
+    pub(super) fn new(situation: &Situation, options: &Options) -> Result<Self> {
         let mut plan = Self {
             schema: situation.schema().to_owned(),
             steps: Vec::new(),
             scripts: Vec::new(),
+        };
+        let script = Script {
+            tables: &situation.tables,
+            spreads: situation.spreads(options),
         };
         let mut create_schema = !situation.place.schema_exists;
         for migration in MIGRATIONS {
             let pending = situation.is_pending(migration);
             match &migration.kind {
                 Kind::Transaction if pending => {
-                    let step = Step::in_transaction(migration, &situation.tables, create_schema, partitions);
+                    let step = Step::in_transaction(migration, situation, create_schema, options);
                     create_schema = false;
-                    plan.scripts
-                        .push(transaction_script(&step, migration, &situation.tables));
+                    plan.scripts.push(script.transaction(&step, migration, true));
                     plan.steps.push(step);
                 }
+                Kind::Transaction => {
+                    let statements = situation.spreading(migration, options);
+                    if !statements.is_empty() {
+                        let step = Step::spreading(migration, statements);
+                        plan.scripts.push(script.transaction(&step, migration, false));
+                        plan.steps.push(step);
+                    }
+                }
                 Kind::Index(wanted) if pending || situation.lacks(wanted) => {
-                    let actions = match partitions {
+                    let actions = match options.partitions {
                         Some(_) if situation.nodes.is_empty() => {
                             vec![new_index(migration, wanted, situation)]
                         }
                         _ => index_actions(migration, situation)?,
                     };
-                    plan.scripts
-                        .push(online_script(&actions, migration, &situation.tables, pending));
+                    plan.scripts.push(script.online(&actions, migration, pending));
                     plan.steps.push(Step::online(migration, &actions));
                 }
-                _ => {}
+                Kind::Index(_) => {}
             }
         }
         Ok(plan)
@@ -172,36 +194,54 @@ fn header(migration: &Migration) -> String {
     text
 }
 
-fn transaction_script(step: &Step, migration: &Migration, tables: &Tables) -> String {
-    let mut script = header(migration);
-    // Writing into a string cannot fail.
-    let _ = write!(
-        script,
-        "begin;\n{};\n",
-        sql::set_lock_timeout(LOCK_TIMEOUT_BY_HAND)
-    );
-    for statement in &step.statements {
-        let _ = writeln!(script, "{statement};");
-    }
-    script.push_str(&sql::record_by_hand(tables, migration));
-    script.push_str("commit;\n");
-    script
+/// What each part of the script needs to know.
+struct Script<'a> {
+    tables: &'a Tables,
+    /// Whether other nodes must keep the time limits, too.
+    spreads: bool,
 }
 
-fn online_script(actions: &[Action], migration: &Migration, tables: &Tables, pending: bool) -> String {
-    let mut script = header(migration);
-    for action in actions {
-        // Writing into a string cannot fail.
-        let sql = &action.sql;
+impl Script<'_> {
+    fn begin(&self) -> String {
         let timeout = sql::set_lock_timeout(LOCK_TIMEOUT_BY_HAND);
-        let _ = if action.concurrently {
-            writeln!(script, "{sql};")
+        if self.spreads {
+            format!("begin;\n{};\n{timeout};\n", sql::PROPAGATE_LIMITS)
         } else {
-            writeln!(script, "begin;\n{timeout};\n{sql};\ncommit;")
+            format!("begin;\n{timeout};\n")
+        }
+    }
+
+    fn transaction(&self, step: &Step, migration: &Migration, record: bool) -> String {
+        let mut script = if record {
+            header(migration)
+        } else {
+            format!("-- {}\n", step.file)
         };
+        script.push_str(&self.begin());
+        for statement in &step.statements {
+            // Writing into a string cannot fail.
+            let _ = writeln!(script, "{statement};");
+        }
+        if record {
+            script.push_str(&sql::record_by_hand(self.tables, migration));
+        }
+        script.push_str("commit;\n");
+        script
     }
-    if pending {
-        script.push_str(&sql::record_by_hand(tables, migration));
+
+    fn online(&self, actions: &[Action], migration: &Migration, pending: bool) -> String {
+        let mut script = header(migration);
+        for action in actions {
+            let sql = &action.sql;
+            let _ = if action.concurrently {
+                writeln!(script, "{sql};")
+            } else {
+                writeln!(script, "{}{sql};\ncommit;", self.begin())
+            };
+        }
+        if pending {
+            script.push_str(&sql::record_by_hand(self.tables, migration));
+        }
+        script
     }
-    script
 }

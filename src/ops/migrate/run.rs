@@ -11,7 +11,7 @@ use crate::store::{Executor, Tables};
 
 use super::plan::index_actions;
 use super::situation::Situation;
-use super::{Options, Plan, Report, Step, plan_in};
+use super::{Options, Plan, Report, Step, plan};
 
 /// Building an index on a large table takes hours; the server's own limits apply.
 const LONGEST_STATEMENT: Duration = Duration::from_hours(7 * 24);
@@ -32,7 +32,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// the next run goes on from there.
 pub async fn run(settings: &Settings, schema: Option<&str>, options: &Options) -> Result<Report> {
     let mut worker = Connection::open(&patient(settings)).await?;
-    match plan_in(&worker, schema, options.partitions).await {
+    match plan(&worker, schema, options).await {
         Ok(Plan { schema, steps, .. }) if options.dry_run || steps.is_empty() => {
             return Ok(Report {
                 schema,
@@ -50,6 +50,7 @@ pub async fn run(settings: &Settings, schema: Option<&str>, options: &Options) -
         worker: &mut worker,
         schema: schema.map(str::to_owned),
         options,
+        spreads: false,
         steps: Vec::new(),
     };
     locked(&mut guard, &mut runner, settings.timeouts.connect).await
@@ -108,6 +109,8 @@ struct Runner<'a> {
     /// As it was asked for, and once we have the lock as it was found.
     schema: Option<String>,
     options: &'a Options,
+    /// Whether other nodes must keep the time limits, too.
+    spreads: bool,
     steps: Vec<Step>,
 }
 
@@ -123,8 +126,8 @@ impl Runner<'_> {
                 });
             }
         };
-        situation.refuse()?;
-        situation.refuse_partitions(self.options.partitions)?;
+        situation.refuse_with(&*self.worker, self.options).await?;
+        self.spreads = situation.spreads(self.options);
         self.schema = Some(situation.schema().to_owned());
         for migration in MIGRATIONS {
             self.still_locked(lock).await?;
@@ -132,15 +135,22 @@ impl Runner<'_> {
             match &migration.kind {
                 Kind::Transaction if pending => {
                     let create_schema = !situation.place.schema_exists;
-                    let partitions = self.options.partitions.filter(|_| situation.nodes.is_empty());
-                    let step = Step::in_transaction(migration, &situation.tables, create_schema, partitions);
-                    self.transaction(migration, &situation.tables, step).await?;
+                    let step = Step::in_transaction(migration, &situation, create_schema, self.options);
+                    self.transaction(migration, Some(&situation.tables), step).await?;
                     situation = self.look().await?;
+                }
+                Kind::Transaction => {
+                    let statements = situation.spreading(migration, self.options);
+                    if !statements.is_empty() {
+                        let step = Step::spreading(migration, statements);
+                        self.transaction(migration, None, step).await?;
+                        situation = self.look().await?;
+                    }
                 }
                 Kind::Index(wanted) if pending || situation.lacks(wanted) => {
                     situation = self.index(migration, wanted, lock, pending).await?;
                 }
-                _ => {}
+                Kind::Index(_) => {}
             }
         }
         // Whatever we were told by the server, the table has to be usable now.
@@ -167,8 +177,14 @@ impl Runner<'_> {
         })
     }
 
-    async fn transaction(&mut self, migration: &Migration, tables: &Tables, step: Step) -> Result<()> {
-        self.patiently(migration, &step.statements, Some(tables)).await?;
+    /// `record`: the tables, where the step is the migration itself.
+    async fn transaction(
+        &mut self,
+        migration: &Migration,
+        record: Option<&Tables>,
+        step: Step,
+    ) -> Result<()> {
+        self.patiently(migration, &step.statements, record).await?;
         self.steps.push(step);
         Ok(())
     }
@@ -301,6 +317,9 @@ impl Runner<'_> {
         record: Option<&Tables>,
     ) -> Result<()> {
         let tx = self.worker.begin().await?;
+        if self.spreads {
+            tx.run(&sql::command(sql::PROPAGATE_LIMITS), &[]).await?;
+        }
         tx.run(
             &sql::command(&sql::set_lock_timeout(self.options.lock_timeout)),
             &[],

@@ -1,6 +1,7 @@
 //! What there is in the database, and whether it may be migrated.
 
 use crate::error::{Error, Result};
+use crate::store::citus::{self, Citus};
 use crate::store::migrate::{
     self as sql, Applied, Index, Kind, MIGRATIONS, Migration, Node, Place, Relation, Wanted, serving,
 };
@@ -8,7 +9,7 @@ use crate::store::shape::{self, Shape};
 use crate::store::{Executor, Tables};
 
 use super::plan::index_actions;
-use super::{IndexStatus, MAX_PARTITIONS, MIN_PARTITIONS, MigrationState, MigrationStatus};
+use super::{IndexStatus, MAX_PARTITIONS, MIN_PARTITIONS, MigrationState, MigrationStatus, Options};
 
 /// Longest name of a schema; PostgreSQL cuts what is longer.
 const SCHEMA_BYTES: usize = 63;
@@ -50,6 +51,7 @@ pub(super) struct Situation {
     pub(super) place: Place,
     pub(super) nodes: Vec<Node>,
     pub(super) found_indexes: Vec<Index>,
+    pub(super) citus: Option<Citus>,
     shape: Shape,
     relations: Vec<Relation>,
     applied: Vec<Applied>,
@@ -77,11 +79,13 @@ impl Situation {
         };
         let nodes = sql::nodes(executor, &shape.schema).await?;
         let found_indexes = sql::indexes(executor, &nodes).await?;
+        let citus = citus::look(executor, &shape.schema).await?;
         Ok(Self {
             tables,
             place,
             nodes,
             found_indexes,
+            citus,
             shape,
             relations,
             applied,
@@ -157,6 +161,7 @@ impl Situation {
 
     /// Refuses what must not be migrated. Nothing was changed yet.
     pub(super) fn refuse(&self) -> Result<()> {
+        self.refuse_worker()?;
         self.refuse_history()?;
         self.refuse_tables()?;
         for migration in MIGRATIONS {
@@ -166,8 +171,15 @@ impl Situation {
         self.refuse_rights()
     }
 
+    /// The same, and what these options ask for and cannot be had.
+    pub(super) async fn refuse_with(&self, executor: &impl Executor, options: &Options) -> Result<()> {
+        self.refuse()?;
+        self.refuse_partitions(options.partitions)?;
+        self.refuse_citus(executor, options).await
+    }
+
     /// Refuses a number of partitions that the table cannot have any more.
-    pub(super) fn refuse_partitions(&self, wanted: Option<u32>) -> Result<()> {
+    fn refuse_partitions(&self, wanted: Option<u32>) -> Result<()> {
         let Some(wanted) = wanted else { return Ok(()) };
         if !(MIN_PARTITIONS..=MAX_PARTITIONS).contains(&wanted) {
             return Err(Error::Invalid {
@@ -316,12 +328,17 @@ impl Situation {
         }
     }
 
+    pub(super) fn is_partitioned(&self) -> bool {
+        self.relation("idempotency")
+            .is_some_and(|table| table.kind == "p")
+    }
+
     fn relation(&self, name: &str) -> Option<&Relation> {
         self.relations.iter().find(|relation| relation.name == name)
     }
 }
 
-fn refusal<T>(what: String) -> Result<T> {
+pub(super) fn refusal<T>(what: String) -> Result<T> {
     Err(Error::Migration { what })
 }
 

@@ -85,8 +85,8 @@ pub(super) struct Env {
 impl Env {
     /// Migrates the schema and opens the connections.
     pub(super) async fn make(settings: &Settings, schema: &str, clients: usize) -> Result<Self> {
-        migrate::run(settings, Some(schema), &migrate::Options::default()).await?;
         let admin = Connection::open(settings).await?;
+        migrate::run(settings, Some(schema), &migrate::like_own(&admin).await?).await?;
         let mut opening = JoinSet::new();
         for number in 1..=clients {
             let (settings, schema) = (settings.clone(), schema.to_owned());

@@ -81,11 +81,11 @@ pub struct OldestExpired {
     pub over_seconds: Option<f64>,
 }
 
-/// Room and housekeeping of one table, summed over its partitions. Sizes are in bytes; times are the earliest of
+/// Room and housekeeping of one table, summed over its partitions or, on Citus, its shards. Sizes are in bytes; times are the earliest of
 /// any partition, so that the one which has waited longest shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Storage {
-    /// How many tables hold the rows: 1, or the number of partitions.
+    /// How many tables hold the rows: 1, or the number of partitions or shards.
     pub tables: u64,
     /// Rows, with the maps beside them.
     pub table_bytes: u64,
@@ -93,7 +93,7 @@ pub struct Storage {
     pub index_bytes: u64,
     /// Values that are kept apart because they are long.
     pub toast_bytes: u64,
-    /// All of it; on Citus over all nodes.
+    /// All of it.
     pub total_bytes: u64,
     /// Versions of rows that a vacuum will free, as the server estimates them.
     pub dead_rows: u64,
@@ -105,9 +105,9 @@ pub struct Storage {
     pub last_analyze: Option<Timestamp>,
     /// When the server itself last did.
     pub last_autoanalyze: Option<Timestamp>,
-    /// Partitions that were never vacuumed by anybody.
+    /// Partitions (shards) that were never vacuumed by anybody.
     pub never_vacuumed: u64,
-    /// Partitions whose statistics were never gathered.
+    /// Partitions (shards) whose statistics were never gathered.
     pub never_analyzed: u64,
 }
 
@@ -189,13 +189,13 @@ impl From<OldestRow> for OldestExpired {
 }
 
 impl Storage {
-    pub(super) fn of(row: &StorageRow, citus: Option<u64>) -> Self {
+    pub(super) fn of(row: &StorageRow) -> Self {
         Self {
             tables: row.tables,
             table_bytes: row.table_bytes,
             index_bytes: row.index_bytes,
             toast_bytes: row.toast_bytes,
-            total_bytes: citus.unwrap_or(row.table_bytes + row.index_bytes + row.toast_bytes),
+            total_bytes: row.table_bytes + row.index_bytes + row.toast_bytes,
             dead_rows: row.dead_rows,
             last_vacuum: row.last_vacuum,
             last_autovacuum: row.last_autovacuum,

@@ -1,5 +1,6 @@
 //! Sizes and housekeeping from the catalogue, the oldest expired key, and how fast purges went.
 
+use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::unsigned;
@@ -62,20 +63,6 @@ select now() as now,
     types: &[Type::TEXT, Type::TEXT],
 };
 
-/// The functions and the catalogue of Citus are named in text that is read only where the extension is: without it
-/// the statement is one that every server takes.
-const STATS_CITUS: Sql = Sql {
-    name: "stats_citus",
-    text: "-- idemctl:stats_citus
-select case when exists (select from pg_extension where extname = 'citus') then
-           (xpath('//total/text()',
-                  query_to_xml(format('select citus_total_relation_size(logicalrelid)::text as total
-                                         from pg_dist_partition where logicalrelid = %L::regclass',
-                                      format('%I.idempotency', $1::text)),
-                               true, false, '')))[1]::text end as total",
-    types: &[Type::TEXT],
-};
-
 /// How fast the last purges went: each batch has an event, and the time between two batches of a run is what the
 /// second one took.
 const STATS_PURGE_RATE: Sql = Sql {
@@ -98,7 +85,7 @@ select sum(deleted)::float8 as deleted, extract(epoch from sum(took))::float8 as
     types: &[],
 };
 
-pub(crate) const STATEMENTS: &[Sql] = &[STATS_OLDEST_EXPIRED, STATS_STORAGE, STATS_CITUS, STATS_PURGE_RATE];
+pub(crate) const STATEMENTS: &[Sql] = &[STATS_OLDEST_EXPIRED, STATS_STORAGE, STATS_PURGE_RATE];
 
 /// The expired key that has waited longest.
 #[derive(Debug, Clone, PartialEq)]
@@ -132,6 +119,29 @@ pub(crate) struct StorageRow {
     pub(crate) never_analyzed: u64,
 }
 
+impl StorageRow {
+    /// Numbers that a sum over nothing leaves null are 0.
+    pub(in crate::store) fn of(row: &Row) -> Self {
+        Self {
+            now: row.get("now"),
+            tables: unsigned(row, "tables"),
+            table_bytes: unsigned(row, "table_bytes"),
+            index_bytes: unsigned(row, "index_bytes"),
+            toast_bytes: unsigned(row, "toast_bytes"),
+            pages_bytes: unsigned(row, "pages_bytes"),
+            dead_rows: unsigned(row, "dead_rows"),
+            live_rows: unsigned(row, "live_rows"),
+            changed_rows: unsigned(row, "changed_rows"),
+            last_vacuum: row.get("last_vacuum"),
+            last_autovacuum: row.get("last_autovacuum"),
+            last_analyze: row.get("last_analyze"),
+            last_autoanalyze: row.get("last_autoanalyze"),
+            never_vacuumed: unsigned(row, "never_vacuumed"),
+            never_analyzed: unsigned(row, "never_analyzed"),
+        }
+    }
+}
+
 impl Store {
     /// The expired key whose lease ended first.
     pub(crate) async fn stats_oldest_expired(&self, executor: &impl Executor) -> Result<Option<OldestRow>> {
@@ -153,32 +163,7 @@ impl Store {
             .run(statement, &[/* schema */ &self.schema(), /* table */ &table])
             .await?;
         let row = answer.rows.first().ok_or_else(|| no_row(statement.name))?;
-        Ok(StorageRow {
-            now: row.get("now"),
-            tables: unsigned(row, "tables"),
-            table_bytes: unsigned(row, "table_bytes"),
-            index_bytes: unsigned(row, "index_bytes"),
-            toast_bytes: unsigned(row, "toast_bytes"),
-            pages_bytes: unsigned(row, "pages_bytes"),
-            dead_rows: unsigned(row, "dead_rows"),
-            live_rows: unsigned(row, "live_rows"),
-            changed_rows: unsigned(row, "changed_rows"),
-            last_vacuum: row.get("last_vacuum"),
-            last_autovacuum: row.get("last_autovacuum"),
-            last_analyze: row.get("last_analyze"),
-            last_autoanalyze: row.get("last_autoanalyze"),
-            never_vacuumed: unsigned(row, "never_vacuumed"),
-            never_analyzed: unsigned(row, "never_analyzed"),
-        })
-    }
-
-    /// Size over all nodes, in bytes, where the table is one that Citus distributes; else `None`.
-    pub(crate) async fn stats_citus(&self, executor: &impl Executor) -> Result<Option<u64>> {
-        let answer = executor
-            .run(self.statement(&STATS_CITUS), &[/* schema */ &self.schema()])
-            .await?;
-        let total: Option<String> = answer.rows.first().and_then(|row| row.get("total"));
-        Ok(total.and_then(|total| total.parse().ok()))
+        Ok(StorageRow::of(row))
     }
 
     /// Rows a second of the last purges, as their events tell; `None` where no two batches followed each other.

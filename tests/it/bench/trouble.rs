@@ -20,7 +20,7 @@ async fn nonsense_is_refused_before_anything_is_done() {
         (&["--strategy", "best"], "best"),
         (&["--hot", "--scenario", "claim"], "cannot be used with"),
         (&["-o", "ids"], "-o ids"),
-        (&["--pool", "999"], "max_connections is 400"),
+        (&["--pool", "999"], "server's max_connections is"),
     ] {
         let mut all = vec!["bench"];
         all.extend(args);
@@ -38,6 +38,7 @@ async fn nonsense_is_refused_before_anything_is_done() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_only_database_and_a_role_that_may_not_are_told_apart() {
+    let _private = crate::support::privately("it makes roles");
     let db = database().await;
     let name = &db.name;
     db.client
@@ -58,6 +59,7 @@ async fn a_read_only_database_and_a_role_that_may_not_are_told_apart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn through_a_pooler_in_transaction_mode_it_works_and_says_so() {
+    let _private = crate::support::privately("a pooler stands before its server");
     let db = database().await;
     let options = PgbouncerOptions {
         pool_size: 6,

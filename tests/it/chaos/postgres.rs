@@ -133,6 +133,7 @@ impl Postgres {
             client: self.client().await,
             socket_dir: server.socket_dir().to_owned(),
             port: server.port(),
+            kept: None,
         };
         let options = PgbouncerOptions {
             pool_size: 4,

@@ -17,8 +17,9 @@ pub(crate) struct Cli {
 /// A migrated database without a row.
 pub(crate) async fn cli() -> Cli {
     let db = database().await;
-    let options = migrate::Options::default();
-    migrate::run(&db.settings(), None, &options).await.unwrap();
+    migrate::run(&db.settings(), None, &db.migration().await)
+        .await
+        .unwrap();
     Cli { db, dir: temp_dir() }
 }
 
@@ -120,6 +121,7 @@ pub(crate) fn redactor(cli: &Cli) -> Redactor {
         .literal(host, "[host]")
         .literal(cli.db.socket_dir.to_string_lossy().into_owned(), "[socket]")
         .literal(format!("dbname={}", cli.db.name), "dbname=[database]")
+        .pattern(&format!(r"\b{}\b", cli.db.user()), "idemctl")
         .literal(cli.dir.path().to_string_lossy().into_owned(), "[dir]")
         .pattern(r"\b[0-9a-f]{60,}\b", "[hex]")
 }

@@ -153,6 +153,7 @@ async fn an_adopted_table_with_nulls_and_odd_types() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bytes_that_are_no_text() {
+    let _private = crate::support::privately("it makes a database in another encoding");
     // Starts the cluster where it may wait.
     let _other = crate::support::database().await;
     let cluster = crate::support::shared();

@@ -97,11 +97,12 @@ async fn a_dry_run_gives_the_same_report_and_changes_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_event_and_the_change_are_one_transaction() {
     let cli = filled().await;
-    cli.execute(
-        "create function no() returns trigger language plpgsql as $$ begin raise exception 'disk on fire'; end $$;
-         create trigger no before insert on idempotency_event for each row execute function no()",
-    )
-    .await;
+    for statement in [
+        "create function no() returns trigger language plpgsql as $$ begin raise exception 'disk on fire'; end $$",
+        "create trigger no before insert on idempotency_event for each row execute function no()",
+    ] {
+        cli.execute(statement).await;
+    }
     let output = cli
         .run(&["release", "shop-9", "order-1", "--yes", "-o", "json"])
         .await;

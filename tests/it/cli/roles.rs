@@ -114,6 +114,7 @@ const NOT_AN_END: &[&str] = &[
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_viewer_sees_everything_but_bodies_and_changes_nothing() {
+    let _private = crate::support::privately("it makes roles");
     for cli in tables().await {
         let url = member(&cli, "viewer").await;
         let before = cli.everything().await;
@@ -160,6 +161,7 @@ async fn a_viewer_sees_everything_but_bodies_and_changes_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_viewer_reads_no_body_by_any_statement() {
+    let _private = crate::support::privately("it makes roles");
     for cli in tables().await {
         let url = member(&cli, "viewer").await;
         let before = cli.everything().await;
@@ -231,6 +233,7 @@ async fn every_look_is_allowed(client: &Client) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_partition_is_no_way_around() {
+    let _private = crate::support::privately("it makes roles");
     let tables = tables().await;
     let cli = &tables[1];
     cli.execute("grant select on p0, p1, p2, p3 to public").await;
@@ -242,6 +245,7 @@ async fn a_partition_is_no_way_around() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_works_and_cannot_rewrite_what_was_done() {
+    let _private = crate::support::privately("it makes roles");
     for cli in tables().await {
         cli.execute(
             "insert into idempotency_event (at, action) values (now() - interval '401 days', 'release')",
@@ -318,6 +322,7 @@ async fn an_operator_works_and_cannot_rewrite_what_was_done() {
 /// Also those of rows that had one when they were released, failed, or purged.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_event_log_holds_no_bodies() {
+    let _private = crate::support::privately("it makes roles");
     for cli in tables().await {
         let url = member(&cli, "operator").await;
         works(&url, &["release", "shop-9", "order-1", "--yes"]).await;
@@ -345,6 +350,7 @@ async fn the_event_log_holds_no_bodies() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_janitor_deletes_old_events_and_changes_none() {
+    let _private = crate::support::privately("it makes roles");
     for cli in tables().await {
         cli.execute(
             "insert into idempotency_event (at, action) values (now() - interval '401 days', 'release')",
@@ -373,6 +379,7 @@ async fn a_janitor_deletes_old_events_and_changes_none() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retry_of_an_older_services_row_is_not_called_safe() {
+    let _private = crate::support::privately("it makes roles");
     let cli = cli().await;
     cli.execute(
         "insert into idempotency (client_id, key, fingerprint, locked_until)

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use idemctl::ops::migrate;
 
 use super::fixture::{SECRET, calm, filled};
-use crate::support::{Cluster, ClusterOptions, Proxy, Target, database, idemctl};
+use crate::support::{Cluster, ClusterOptions, Proxy, database, idemctl};
 
 const COMMANDS: [&[&str]; 4] = [
     &["list"],
@@ -45,9 +45,8 @@ async fn down_and_silent() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_falls_silent() {
     let cli = filled().await;
-    let socket = cli.db.socket_dir.join(format!(".s.PGSQL.{}", cli.db.port));
-    let proxy = Proxy::start(Target::Unix(socket)).await;
-    let url = format!("postgresql://idemctl@{}/{}", proxy.address, cli.db.name);
+    let proxy = Proxy::start(cli.db.target()).await;
+    let url = cli.db.url_through(proxy.address.port());
     let mut watching = idemctl(&[
         "inspect",
         "shop-2",
@@ -126,6 +125,7 @@ async fn half_migrated() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_rights() {
+    let _private = crate::support::privately("it makes roles");
     let cli = filled().await;
     let role = format!("reader_{}", cli.db.name);
     cli.execute(&format!(
@@ -165,7 +165,7 @@ async fn without_rights() {
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_write_nothing() {
     let cli = filled().await;
-    let url = format!("{}&options=-c%20default_transaction_read_only%3Don", cli.db.url);
+    let url = cli.db.url_with("options=-c%20default_transaction_read_only%3Don");
     for args in [
         &["list"][..],
         &["inspect", "shop-1", "order-7", "--show-response"],

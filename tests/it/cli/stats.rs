@@ -64,6 +64,8 @@ async fn a_small_table_is_counted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn forms() {
+    let _private =
+        crate::support::not_on_citus("it gives a row to another client, which Citus refuses").await;
     let cli = filled().await;
     let text = calm(cli.command(&["stats"]).run().await).ok();
     for part in [
@@ -165,6 +167,7 @@ async fn the_backlog_and_how_long_it_takes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn behind_a_pooler() {
+    let _private = crate::support::privately("a pooler stands before its server");
     let cli = filled().await;
     let pooler = pgbouncer(&cli.db, PgbouncerOptions::default()).await;
     let output = cli.command(&["stats", "-o", "json"]).on(&pooler.url).run().await;
@@ -208,6 +211,7 @@ async fn plans(cli: &Cli) {
 /// 80 MB of pages, of which 16 are looked at.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_table_is_sampled_and_says_so() {
+    let _private = crate::support::not_on_citus("the plan is one of shards").await;
     let cli = cli().await;
     cli.execute(
         "insert into idempotency (client_id, key, fingerprint, status, owner, attempt, provider)
@@ -277,6 +281,7 @@ async fn a_large_table_is_sampled_and_says_so() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_told_is_unknown() {
+    let _private = crate::support::privately("it makes roles");
     let cli = filled().await;
     let reader = format!("reader_{}", cli.db.name);
     cli.execute(&format!(

@@ -8,7 +8,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::{refused, run, text, until};
-use crate::support::{Database, Proxy, Target, database};
+use crate::support::{Database, Proxy, Target, private_database};
 
 /// The statement's limit in these tests. Our own is 2 s more, and cancelling may take another 2.
 const STATEMENT: Duration = Duration::from_millis(200);
@@ -40,7 +40,7 @@ impl Drop for Stopped {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_server_s_own_message_wins_while_it_is_alive() {
-    let db = database().await;
+    let db = private_database().await;
     let connection = Connection::open(&settings(&db)).await.unwrap();
     let error = run(&connection, "select pg_sleep(30)").await.unwrap_err();
     assert_eq!(error.sqlstate(), Some("57014"), "{error:?}");
@@ -50,7 +50,7 @@ async fn the_server_s_own_message_wins_while_it_is_alive() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_stands_still_ends_every_wait() {
-    let db = database().await;
+    let db = private_database().await;
     db.client.batch_execute("create table t (x int)").await.unwrap();
     for step in ["statement", "begin", "commit", "rollback", "drop", "close"] {
         let mut connection = Connection::open(&settings(&db)).await.unwrap();
@@ -108,7 +108,7 @@ async fn a_server_that_stands_still_ends_every_wait() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_network_that_swallows_everything_ends_every_wait() {
-    let db = database().await;
+    let db = private_database().await;
     let socket = db.socket_dir.join(format!(".s.PGSQL.{}", db.port));
     let proxy = Proxy::start(Target::Unix(socket)).await;
     let dsn = format!(
@@ -139,7 +139,7 @@ async fn a_network_that_swallows_everything_ends_every_wait() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn trying_again_goes_on_until_the_network_is_back_or_it_is_told_to_stop() {
-    let db = database().await;
+    let db = private_database().await;
     let socket = db.socket_dir.join(format!(".s.PGSQL.{}", db.port));
     let proxy = Proxy::start(Target::Unix(socket)).await;
     let dsn = format!(
@@ -176,7 +176,7 @@ async fn trying_again_goes_on_until_the_network_is_back_or_it_is_told_to_stop() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_broken_off_stops_on_the_server_too() {
-    let db = database().await;
+    let db = private_database().await;
     let mut patient = db.settings();
     patient.timeouts.statement = Duration::from_mins(1);
     let connection = Connection::open(&patient).await.unwrap();
@@ -223,7 +223,7 @@ fn busy_query(connection: &Connection) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_ends_committed_rolled_back_or_closed() {
-    let db = database().await;
+    let db = private_database().await;
     db.client
         .batch_execute("create table t (x int primary key)")
         .await
@@ -286,7 +286,7 @@ async fn a_transaction_ends_committed_rolled_back_or_closed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_server_is_named_as_the_cause() {
-    let db = database().await;
+    let db = private_database().await;
     let connection = Connection::open(&db.settings()).await.unwrap();
     let kill = format!("select pg_terminate_backend({})", connection.facts().backend);
     db.client.batch_execute(&kill).await.unwrap();

@@ -7,7 +7,7 @@ use idemctl::dev::{Binaries, Lifetime, Options, Server};
 use idemctl::error::Error;
 
 use super::{refused, text};
-use crate::support::{Cluster, ClusterOptions, database, shared, temp_dir};
+use crate::support::{Cluster, ClusterOptions, private_database, shared, temp_dir};
 
 /// A server that is a standby of nobody: it has what was there when it was stopped, and waits for more.
 async fn standby(dir: &std::path::Path) -> Server {
@@ -31,7 +31,7 @@ async fn hosts_are_tried_in_order_until_one_will_do() {
         .await
         .unwrap();
     // Starts the shared cluster, if nobody has yet.
-    drop(database().await);
+    drop(private_database().await);
     let (s, r, p) = (
         standby.socket_dir().to_string_lossy().into_owned(),
         read_only.server().socket_dir().to_string_lossy().into_owned(),
@@ -119,7 +119,7 @@ async fn every_host_is_named_with_its_cause_and_no_password() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_server_refuses_is_explained() {
-    let db = database().await;
+    let db = private_database().await;
     let open = async |change: (&str, &str)| {
         let url = db.url.replace(change.0, change.1);
         refused(Connection::open(&Settings::from_dsn(&url).unwrap()).await).to_string()

@@ -7,7 +7,7 @@ use idemctl::connect::{Connection, Environment, Settings};
 use idemctl::error::Error;
 
 use super::{environment, psql, refused, text};
-use crate::support::{Cluster, ClusterOptions, database, temp_dir};
+use crate::support::{Cluster, ClusterOptions, private_database, temp_dir};
 
 const WHO: &str =
     "select current_user || ' ' || current_database() || ' ' || current_setting('application_name')";
@@ -66,7 +66,7 @@ struct Place {
 
 impl Place {
     async fn make() -> Self {
-        let db = database().await;
+        let db = private_database().await;
         let name = db.name.clone();
         let role = |letter: &str| format!("{letter}_{name}");
         let (a, b, c) = (role("a"), role("b"), role("c"));

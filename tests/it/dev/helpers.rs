@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    Cluster, ClusterOptions, PgbouncerOptions, Proxy, Redactor, Run, Target, connect, database, pgbouncer,
-    require_program, settings, shared,
+    Cluster, ClusterOptions, PgbouncerOptions, Proxy, Redactor, Run, Target, connect, pgbouncer,
+    private_database, require_program, settings, shared,
 };
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_test_has_its_own_database() {
-    let (one, two) = tokio::join!(database(), database());
+    let (one, two) = tokio::join!(private_database(), private_database());
     assert_ne!(one.name, two.name);
     one.client.batch_execute("create table t (x int)").await.unwrap();
     two.client.batch_execute("create table t (x int)").await.unwrap();
@@ -24,7 +24,7 @@ async fn every_test_has_its_own_database() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pgbouncer_leads_to_the_database() {
-    let db = database().await;
+    let db = private_database().await;
     let pooler = pgbouncer(&db, PgbouncerOptions::default()).await;
     for url in [&pooler.url, &pooler.socket_url] {
         let client = connect(url).await;
@@ -76,7 +76,7 @@ async fn a_cluster_can_have_tcp_passwords_and_files_of_its_own() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_proxy_cuts_holds_delays_and_refuses() {
-    let db = database().await;
+    let db = private_database().await;
     let socket = db.socket_dir.join(format!(".s.PGSQL.{}", db.port));
     let proxy = Proxy::start(Target::Unix(socket)).await;
     let url = format!(

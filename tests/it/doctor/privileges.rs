@@ -23,6 +23,7 @@ async fn member(of: &str) -> (Cli, String) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_group_role_has_what_it_is_for_and_nothing_is_missed_in_it() {
+    let _private = crate::support::privately("it makes roles");
     for role in ["app", "viewer", "operator", "janitor"] {
         let (cli, url) = member(role).await;
         for args in [&[][..], &["--role", role]] {
@@ -46,6 +47,7 @@ async fn each_group_role_has_what_it_is_for_and_nothing_is_missed_in_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_role_without_privileges() {
+    let _private = crate::support::privately("it makes roles");
     let cli = sound().await;
     let (_, url) = login(&cli, "nobody").await;
     let findings = Findings::of(run(&cli, &[]).on(&url).run().await);
@@ -66,6 +68,7 @@ async fn a_role_without_privileges() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_by_halves_is_found_before_it_is_needed() {
+    let _private = crate::support::privately("it makes roles");
     let cli = sound().await;
     let (login, url) = login(&cli, "half").await;
     cli.execute(&format!(

@@ -71,10 +71,13 @@ async fn a_client_that_hangs_up_over_the_claim_does_not_leave_it_to_nobody() {
         .await
         .unwrap();
     let call = service.post("shop-1", Some("k"), PAY);
-    let waits = "select exists (select from pg_stat_activity where wait_event_type = 'Lock')";
+    let waits = format!(
+        "select exists (select from {} where wait_event_type = 'Lock')",
+        table.db.activity()
+    );
     tokio::select! {
         got = call => panic!("it waits for the lock: {got:?}"),
-        () = table.until(waits) => {}
+        () = table.until(&waits) => {}
     }
     blocker.batch_execute("commit").await.unwrap();
     let done = "select exists (select from idempotency where status = 'done')";

@@ -16,6 +16,7 @@ use crate::support::{settings, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_configuration_that_comes_in_mid_run_is_the_next_runs_database_too() {
+    let _private = crate::support::not_on_citus("Citus has no triggers").await;
     let (old, new) = (fixture().await, fixture().await);
     // Some four seconds of work: the new configuration comes at once.
     old.done(40, 48).await;
@@ -51,6 +52,7 @@ async fn a_configuration_that_comes_in_mid_run_is_the_next_runs_database_too() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_or_a_grant_that_is_missing_delays_a_run_and_skips_none() {
+    let _private = crate::support::privately("it makes roles");
     let f = fixture().await;
     f.done(10, 48).await;
     let role = format!("janitor_{}", f.db.name);

@@ -145,6 +145,7 @@ async fn the_statement_that_takes_a_job_repeats_what_was_seen() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pooler_in_between_changes_nothing() {
+    let _private = crate::support::privately("a pooler stands before its server");
     let f = fixture().await;
     f.done(10, 48).await;
     let pooler = pgbouncer(&f.db, PgbouncerOptions::default()).await;
@@ -234,6 +235,7 @@ async fn a_run_that_is_begun_and_dies_while_others_wait_for_their_time_is_seen()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_that_is_stopped_hands_its_run_on() {
+    let _private = crate::support::not_on_citus("Citus has no triggers").await;
     let f = fixture().await;
     f.done(400, 48).await;
     slow(&f, "0.1").await;
@@ -262,6 +264,7 @@ async fn a_daemon_that_is_stopped_hands_its_run_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_run_keeps_its_job_and_stops_when_it_is_robbed() {
+    let _private = crate::support::not_on_citus("Citus has no triggers").await;
     let f = fixture().await;
     f.done(5_000, 48).await;
     slow(&f, "0.2").await;
@@ -293,6 +296,7 @@ async fn a_long_run_keeps_its_job_and_stops_when_it_is_robbed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kill_9_of_the_leader_costs_a_term_and_no_more() {
+    let _private = crate::support::not_on_citus("Citus has no triggers").await;
     let f = fixture().await;
     f.done(100_000, 48).await;
     slow(&f, "0.2").await;

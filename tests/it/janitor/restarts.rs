@@ -170,6 +170,7 @@ async fn once_leaves_a_job_to_whoever_runs_it_and_purge_does_not() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_table_or_the_privilege_it_says_what_to_do() {
+    let _private = crate::support::privately("it makes roles");
     let f = fixture().await;
     let role = format!("old_{}", f.db.name);
     f.execute(&format!(
@@ -203,6 +204,6 @@ async fn without_the_table_or_the_privilege_it_says_what_to_do() {
             old.transcript()
         );
     }
-    idemctl(&["migrate"]).on(&f.db.url).run().await.ok();
+    idemctl(f.db.migrate_command()).on(&f.db.url).run().await.ok();
     idemctl(&["janitor", "--once"]).on(&f.db.url).run().await.ok();
 }

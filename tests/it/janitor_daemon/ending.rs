@@ -7,7 +7,7 @@ use tokio::net::TcpListener;
 
 use super::{Place, QUIET};
 use crate::purge::{Fixture, fixture};
-use crate::support::{Output, Proxy, Spawned, Target, until};
+use crate::support::{Output, Proxy, Spawned, until};
 
 /// Grace of the tests, and what an end at once may take on top: the last words, the request to cancel, and a machine
 /// that is busy with other tests.
@@ -67,6 +67,7 @@ async fn deleting(f: &Fixture) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn in_the_middle_of_a_batch_that_takes_too_long() {
+    let _private = crate::support::not_on_citus("Citus has no triggers").await;
     let f = fixture().await;
     f.done(10, 48).await;
     slow(&f).await;
@@ -85,14 +86,12 @@ async fn in_the_middle_of_a_batch_that_takes_too_long() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_a_database_that_fell_silent() {
+    let _private = crate::support::not_on_citus("Citus has no triggers").await;
     let f = fixture().await;
     f.done(10, 48).await;
     slow(&f).await;
-    let proxy = Proxy::start(Target::Unix(f.db.socket())).await;
-    let url = format!(
-        "postgresql://idemctl@{}/{}?sslmode=disable",
-        proxy.address, f.db.name
-    );
+    let proxy = Proxy::start(f.db.target()).await;
+    let url = f.db.url_through(proxy.address.port()) + "?sslmode=disable";
     let place = Place::new(&every_second("purge", ""));
     let daemon = place.janitor(&url).spawn();
     deleting(&f).await;
@@ -107,11 +106,8 @@ async fn on_a_database_that_fell_silent() {
 #[tokio::test(flavor = "multi_thread")]
 async fn while_it_connects_to_nobody() {
     let f = fixture().await;
-    let proxy = Proxy::start(Target::Unix(f.db.socket())).await;
-    let url = format!(
-        "postgresql://idemctl@{}/{}?sslmode=disable",
-        proxy.address, f.db.name
-    );
+    let proxy = Proxy::start(f.db.target()).await;
+    let url = f.db.url_through(proxy.address.port()) + "?sslmode=disable";
     let place = Place::new(&every_second("expired", ""));
     let daemon = place.janitor(&url).spawn();
     place.told_until("READY=1").await;

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 
 use super::{Place, terminate};
 use crate::purge::fixture;
-use crate::support::{Proxy, Spawned, Target, idemctl, until};
+use crate::support::{Proxy, Spawned, idemctl, until};
 
 /// With a web server, and a purge that only runs on New Year's Day.
 pub(super) const SERVED: &str = "[janitor]\nlisten = \"127.0.0.1:0\"\n[janitor.purge]\nschedule = \"0 0 1 1 *\"\n[janitor.expired]\nschedule = \"0 0 1 1 *\"\n";
@@ -164,12 +164,9 @@ async fn the_table_and_the_jobs_are_shown_without_a_word_of_a_row() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_is_away_is_said_to_be() {
     let f = fixture().await;
-    let proxy = Proxy::start(Target::Unix(f.db.socket())).await;
+    let proxy = Proxy::start(f.db.target()).await;
     let place = Place::new(SERVED);
-    let url = format!(
-        "postgresql://idemctl@{}/{}?sslmode=disable",
-        proxy.address, f.db.name
-    );
+    let url = f.db.url_through(proxy.address.port()) + "?sslmode=disable";
     let mut daemon = place.janitor(&url).spawn();
     let address = address(&mut daemon).await;
     place.told_until("READY=1").await;

@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 
 use super::{Place, QUIET, terminate};
 use crate::purge::fixture;
-use crate::support::{Proxy, Target, database};
+use crate::support::{Proxy, database};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ready_reloading_stopping() {
@@ -76,13 +76,10 @@ async fn ready_reloading_stopping() {
 #[tokio::test(flavor = "multi_thread")]
 async fn not_ready_while_the_database_is_away() {
     let f = fixture().await;
-    let proxy = Proxy::start(Target::Unix(f.db.socket())).await;
+    let proxy = Proxy::start(f.db.target()).await;
     proxy.refuse(true);
     let place = Place::new(QUIET);
-    let url = format!(
-        "postgresql://idemctl@{}/{}?sslmode=disable",
-        proxy.address, f.db.name
-    );
+    let url = f.db.url_through(proxy.address.port()) + "?sslmode=disable";
     let daemon = place.janitor(&url).spawn();
     let waiting = place.told_until("waiting for the database").await;
     assert!(

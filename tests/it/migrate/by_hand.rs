@@ -32,7 +32,10 @@ async fn same(prepare: impl AsyncFn(&Database), schema: Option<&str>) {
     prepare(&by_hand).await;
     prepare(&by_run).await;
     let connection = Connection::open(&by_hand.settings()).await.unwrap();
-    let script = migrate::plan(&connection, schema).await.unwrap().to_sql();
+    let script = migrate::plan(&connection, schema, &migrate::Options::default())
+        .await
+        .unwrap()
+        .to_sql();
     psql(&by_hand, &script).await;
     migrate::run(&by_run.settings(), schema, &migrate::Options::default())
         .await
@@ -41,7 +44,9 @@ async fn same(prepare: impl AsyncFn(&Database), schema: Option<&str>) {
     let made = dump(&by_hand.client, place).await;
     assert_eq!(made, dump(&by_run.client, place).await);
     assert!(made.contains("migration 6 jobs"), "{made}");
-    let plan = migrate::plan(&connection, schema).await.unwrap();
+    let plan = migrate::plan(&connection, schema, &migrate::Options::default())
+        .await
+        .unwrap();
     assert!(plan.is_empty() && plan.to_sql().is_empty(), "nothing is left");
 }
 

@@ -123,6 +123,7 @@ async fn refusals_have_exit_code_9_and_a_reason() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn eight_processes_at_once() {
+    let _private = crate::support::privately("a pooler stands before its server");
     let db = database().await;
     let behind = database().await;
     let pooler = pgbouncer(&behind, PgbouncerOptions::default()).await;

@@ -50,6 +50,7 @@ async fn eight_at_once_on_an_old_table() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn eight_at_once_through_a_pooler() {
+    let _private = crate::support::privately("a pooler stands before its server");
     let db = database().await;
     let pooler = pgbouncer(&db, PgbouncerOptions::default()).await;
     eight(&pooler.settings(), &db).await;
@@ -57,6 +58,7 @@ async fn eight_at_once_through_a_pooler() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pooler_with_one_connection_is_told_of() {
+    let _private = crate::support::privately("a pooler stands before its server");
     let db = database().await;
     let pooler = pgbouncer(
         &db,

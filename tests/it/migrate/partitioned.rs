@@ -90,7 +90,9 @@ async fn is_finished_from_any_point() {
     let db = database().await;
     partitioned_table(&db).await;
     let connection = idemctl::connect::Connection::open(&db.settings()).await.unwrap();
-    let plan = migrate::plan(&connection, None).await.unwrap();
+    let plan = migrate::plan(&connection, None, &migrate::Options::default())
+        .await
+        .unwrap();
     let whole = {
         run(&db.settings()).await;
         dump(&db.client, "public").await

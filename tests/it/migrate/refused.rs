@@ -197,6 +197,7 @@ async fn tables_that_are_recorded_and_gone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_privileges_are_named() {
+    let _private = crate::support::privately("it makes roles");
     let db = database().await;
     let role = format!("poor_{}", db.name);
     db.client

@@ -18,7 +18,7 @@ async fn decisions(keys: &Idempotency, client: &Client) -> Vec<String> {
         client
             .execute(
                 &format!(
-                    "update idempotency set locked_until = created_at + interval '300 s' - interval '{moved}'
+                    "update idempotency set locked_until = now() + interval '300 s' - interval '{moved}'
                       where key = $1 and attempt = 1"
                 ),
                 &[&key],
@@ -61,6 +61,12 @@ const EXPECTED: [&str; 4] = [
 #[tokio::test(flavor = "multi_thread")]
 async fn the_sessions_time_zone_changes_nothing() {
     let table = Table::new().await;
+    // There this style of dates is refused; a test of its own shows that.
+    let style = if table.db.is_citus() {
+        "ISO, DMY"
+    } else {
+        "SQL, DMY"
+    };
     for zone in [
         "UTC",
         "Pacific/Kiritimati",
@@ -70,7 +76,7 @@ async fn the_sessions_time_zone_changes_nothing() {
     ] {
         let client = table.db.connect().await;
         client
-            .batch_execute(&format!("set timezone = '{zone}'; set datestyle = 'SQL, DMY'"))
+            .batch_execute(&format!("set timezone = '{zone}'; set datestyle = '{style}'"))
             .await
             .unwrap();
         assert_eq!(decisions(&open(&client).await, &client).await, EXPECTED, "{zone}");

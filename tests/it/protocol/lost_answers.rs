@@ -5,23 +5,18 @@ use idemctl::protocol::{Request, Reservation};
 use tokio_postgres::Client;
 
 use super::{Table, acquire, lost, replay, request, response, short};
-use crate::support::{Proxy, Target, connect};
+use crate::support::{Proxy, connect};
 
 async fn proxied(table: &Table) -> (Proxy, String) {
-    let socket = table.db.socket_dir.join(format!(".s.PGSQL.{}", table.db.port));
-    let proxy = Proxy::start(Target::Unix(socket)).await;
-    let url = format!(
-        "postgresql://idemctl@127.0.0.1:{}/{}",
-        proxy.address.port(),
-        table.db.name
-    );
+    let proxy = Proxy::start(table.db.target()).await;
+    let url = table.db.url_through(proxy.address.port());
     (proxy, url)
 }
 
 /// Holds up whatever writes into the table.
 const TABLE: &str = "lock table idempotency in exclusive mode";
 /// Holds up whatever changes a row that is there.
-const ROW: &str = "select from idempotency for update";
+const ROW: &str = "update idempotency set owner = owner";
 
 /// Runs `work` on a connection whose answer is cut off after the server has committed, which `committed` tells.
 async fn cut_off<T>(
@@ -36,10 +31,12 @@ async fn cut_off<T>(
     let mut locker = table.db.connect().await;
     let lock = locker.transaction().await.unwrap();
     lock.batch_execute(lock_with).await.unwrap();
-    let waiting = "select exists (select from pg_stat_activity where datname = current_database()
-                                   and wait_event_type = 'Lock')";
+    let waiting = format!(
+        "select exists (select from {} where datname = current_database() and wait_event_type = 'Lock')",
+        table.db.activity()
+    );
     let storm = async {
-        table.until(waiting).await;
+        table.until(&waiting).await;
         proxy.hold();
         lock.commit().await.unwrap();
         table.until(committed).await;

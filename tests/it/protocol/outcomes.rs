@@ -224,7 +224,7 @@ async fn nobody_is_sent_away_for_longer_than_the_lease_and_a_few_seconds() {
         let end = if rest == "infinity" {
             "'infinity'".to_owned()
         } else {
-            format!("clock_timestamp() + interval '{rest}'")
+            format!("now() + interval '{rest}'")
         };
         table
             .execute(&format!(

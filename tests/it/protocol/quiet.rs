@@ -118,6 +118,7 @@ async fn counted(table: &Table) -> (Client, Arc<AtomicUsize>) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_outcome_takes_one_round_trip_and_one_more_where_only_others_have_met_the_key() {
+    let _private = crate::support::privately("it reads the bytes on the server's socket");
     let table = Table::new().await;
     let keys = &table.keys;
     let (client, syncs) = counted(&table).await;

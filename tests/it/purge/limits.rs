@@ -64,6 +64,7 @@ async fn a_soft_stop_ends_it_between_two_batches() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hard_stop_gives_the_batch_up() {
     let mut f = fixture().await;
+    let activity = f.db.activity();
     f.done(20, 48).await;
     let locker = f.db.connect().await;
     locker
@@ -76,8 +77,11 @@ async fn a_hard_stop_gives_the_batch_up() {
     let mut silent = |_: &purge::Progress| {};
     let purge = purge::run(&mut f.conn, &f.store, &wanted, &mut silent, &stop);
     let hard = async {
-        let sql = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like '%purge_range%' and datname = current_database()";
-        while watcher.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+        let sql = format!(
+            "select count(*) from {activity} where wait_event_type = 'Lock' and query ilike '%delete from%'
+                and datname = current_database()"
+        );
+        while watcher.query_one(&sql, &[]).await.unwrap().get::<_, i64>(0) == 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         stopper.hard();

@@ -158,6 +158,7 @@ async fn two_purges_at_once_delete_and_count_each_row_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_that_changes_under_the_delete_stays() {
     let mut f = fixture().await;
+    let activity = f.db.activity();
     f.done(20, 48).await;
     // Somebody makes a new thing of a row while the purge waits for it.
     let mut other = f.db.connect().await;
@@ -175,8 +176,11 @@ async fn a_row_that_changes_under_the_delete_stays() {
     let release = async {
         // The purge is seen to wait for the row before the row changes.
         loop {
-            let sql = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like '%purge_range%' and datname = current_database()";
-            if watcher.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) > 0 {
+            let sql = format!(
+            "select count(*) from {activity} where wait_event_type = 'Lock' and query ilike '%delete from%'
+                and datname = current_database()"
+        );
+            if watcher.query_one(&sql, &[]).await.unwrap().get::<_, i64>(0) > 0 {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;

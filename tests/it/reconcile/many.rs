@@ -8,7 +8,7 @@ use idemctl::ops::migrate;
 use super::provider::{Fault, Provider, section};
 use super::{fixture, results};
 use crate::cli::fixture::calm;
-use crate::support::{Proxy, Target, connect, free_port, idemctl, settings, temp_dir, until};
+use crate::support::{Proxy, connect, free_port, idemctl, settings, temp_dir, until};
 
 /// Rows whose key `poison` rules cannot be changed, and `good` ones.
 fn rows(good: u32) -> String {
@@ -139,8 +139,8 @@ async fn a_commit_whose_answer_is_lost_is_found_again() {
         .batch_execute("begin; select pg_advisory_xact_lock(42)")
         .await
         .unwrap();
-    let proxy = Proxy::start(Target::Unix(db.socket_dir.join(format!(".s.PGSQL.{}", db.port)))).await;
-    let url = format!("postgresql://idemctl@{}/{}", proxy.address, db.name);
+    let proxy = Proxy::start(db.target()).await;
+    let url = db.url_through(proxy.address.port());
     let args = [
         "reconcile",
         "shop-1",
@@ -334,8 +334,8 @@ async fn every_row_is_listed_when_the_database_stays_away() {
         f.provider.book(&format!("order-{i}"), "succeeded");
     }
     let db = &f.cli.db;
-    let proxy = Proxy::start(Target::Unix(db.socket_dir.join(format!(".s.PGSQL.{}", db.port)))).await;
-    let url = format!("postgresql://idemctl@{}/{}", proxy.address, db.name);
+    let proxy = Proxy::start(db.target()).await;
+    let url = db.url_through(proxy.address.port());
     let args = [
         "reconcile",
         "--expired",

@@ -2,7 +2,7 @@
 
 use super::{actions, resolve, row};
 use crate::cli::fixture::{Cli, calm, filled};
-use crate::support::{Proxy, Target, idemctl, until};
+use crate::support::{Proxy, idemctl, until};
 
 const ARGS: [&str; 10] = [
     "resolve",
@@ -25,11 +25,12 @@ async fn hold(cli: &Cli, at_commit: bool) -> tokio_postgres::Client {
     } else {
         "create trigger hold before insert on idempotency_event for each row execute function hold()"
     };
-    cli.execute(&format!(
+    cli.execute(
         "create function hold() returns trigger language plpgsql as $$
-            begin perform pg_advisory_xact_lock_shared(42); return new; end $$; {trigger}"
-    ))
+            begin perform pg_advisory_xact_lock_shared(42); return new; end $$",
+    )
     .await;
+    cli.execute(trigger).await;
     let locker = cli.db.connect().await;
     locker
         .batch_execute("begin; select pg_advisory_xact_lock(42)")
@@ -80,11 +81,12 @@ async fn kill_9_leaves_both_or_neither() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_that_cannot_be_written_undoes_the_change() {
     let cli = filled().await;
-    cli.execute(
-        "create function no() returns trigger language plpgsql as $$ begin raise exception 'disk on fire'; end $$;
-         create trigger no before insert on idempotency_event for each row execute function no()",
-    )
-    .await;
+    for statement in [
+        "create function no() returns trigger language plpgsql as $$ begin raise exception 'disk on fire'; end $$",
+        "create trigger no before insert on idempotency_event for each row execute function no()",
+    ] {
+        cli.execute(statement).await;
+    }
     let (code, _, output) = resolve(&cli, &["shop-9", "order-1", "--failed"]).await;
     assert_eq!(code, 1, "{}", output.transcript());
     assert!(output.stderr.contains("disk on fire"), "{}", output.stderr);
@@ -97,8 +99,8 @@ async fn a_commit_whose_answer_is_lost_is_unknown() {
     let cli = filled().await;
     let locker = hold(&cli, true).await;
     let db = &cli.db;
-    let proxy = Proxy::start(Target::Unix(db.socket_dir.join(format!(".s.PGSQL.{}", db.port)))).await;
-    let url = format!("postgresql://idemctl@{}/{}", proxy.address, db.name);
+    let proxy = Proxy::start(db.target()).await;
+    let url = db.url_through(proxy.address.port());
     let run = idemctl(&[&ARGS[..], &["-o", "json"]].concat()).on(&url).spawn();
     super::races::somebody_waits(&cli).await;
     proxy.hold();

@@ -6,12 +6,12 @@ use crate::support::{Spawned, until};
 
 /// Waits until somebody waits for a lock in this database.
 pub(super) async fn somebody_waits(cli: &Cli) {
+    let waiting = format!(
+        "select count(*) from {} where wait_event_type = 'Lock' and datname = current_database()",
+        cli.db.activity()
+    );
     until("somebody waits for the lock", async || {
-        cli.number(
-            "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()",
-        )
-        .await
-            > 0
+        cli.number(&waiting).await > 0
     })
     .await;
 }

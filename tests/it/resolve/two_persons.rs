@@ -32,9 +32,11 @@ struct Two {
     /// URLs of two database users.
     alice: String,
     bob: String,
+    _private: crate::support::Privately,
 }
 
 async fn two() -> Two {
+    let private = crate::support::privately("it makes roles");
     let cli = filled().await;
     let mut urls = Vec::new();
     for name in ["alice", "bob"] {
@@ -52,6 +54,7 @@ async fn two() -> Two {
         cli,
         alice,
         bob,
+        _private: private,
     }
 }
 

@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use idemctl::connect::Settings;
 use idemctl::dev::{Binaries, Identity, Lifetime, Options, Server};
+use idemctl::ops::migrate;
+
+use super::Target;
 
 /// The cluster of this test process, started when first needed.
 pub(crate) fn shared() -> &'static Cluster {
@@ -13,8 +16,22 @@ pub(crate) fn shared() -> &'static Cluster {
     SHARED.get_or_init(|| Cluster::start_blocking(&ClusterOptions::default()))
 }
 
-/// A fresh, empty database in the shared cluster.
+/// A fresh, empty database: on the server that was given ([`super::given`]), else in the shared cluster.
 pub(crate) async fn database() -> Database {
+    match super::given::server().await {
+        Some(server) => server.database().await,
+        None => shared_database().await,
+    }
+}
+
+/// The same in the shared cluster, whatever server was given: for tests that need its socket, other roles, or more
+/// rights than a server that is somebody else's would give. A run against a given server lists them.
+pub(crate) async fn private_database() -> Database {
+    super::given::note("it needs the socket, the logins or the settings of a cluster of its own");
+    shared_database().await
+}
+
+async fn shared_database() -> Database {
     // The first caller waits for initdb; that must not hold up the runtime's other tasks.
     tokio::task::spawn_blocking(shared)
         .await
@@ -62,6 +79,7 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Starts a cluster from a test.
     pub(crate) async fn start(options: ClusterOptions) -> Self {
+        super::given::note("it starts a cluster with settings of its own");
         tokio::task::spawn_blocking(move || Self::start_blocking(&options))
             .await
             .expect("a cluster starts")
@@ -148,6 +166,7 @@ impl Cluster {
             client,
             socket_dir: self.server.socket_dir().to_owned(),
             port: self.server.port(),
+            kept: None,
         }
     }
 
@@ -174,12 +193,44 @@ pub(crate) struct Database {
     pub(crate) socket_dir: PathBuf,
     /// The port, of the socket and of TCP where the cluster has it.
     pub(crate) port: u16,
+    /// Drops it when the test ends, well or not, where the server outlives the tests.
+    pub(crate) kept: Option<super::given::Kept>,
 }
 
 impl Database {
     /// How our own connections reach it.
     pub(crate) fn settings(&self) -> Settings {
         settings(&self.url)
+    }
+
+    /// Whether it is on the coordinator of a Citus cluster.
+    pub(crate) fn is_citus(&self) -> bool {
+        self.kept.as_ref().is_some_and(|kept| kept.given().is_citus())
+    }
+
+    /// How fixtures migrate: distributed, where the database is one of Citus and the table not in partitions.
+    pub(crate) async fn migration(&self) -> migrate::Options {
+        let partitioned =
+            "select exists (select from pg_class where relname = 'idempotency' and relkind = 'p')";
+        let partitioned: bool = self
+            .client
+            .query_one(partitioned, &[])
+            .await
+            .expect("the catalogue")
+            .get(0);
+        migrate::Options {
+            citus: self.is_citus() && !partitioned,
+            ..migrate::Options::default()
+        }
+    }
+
+    /// The same as a command.
+    pub(crate) fn migrate_command(&self) -> &'static [&'static str] {
+        if self.is_citus() {
+            &["migrate", "--citus"]
+        } else {
+            &["migrate"]
+        }
     }
 
     /// One more client.
@@ -190,6 +241,49 @@ impl Database {
     /// The server's unix socket.
     pub(crate) fn socket(&self) -> PathBuf {
         self.socket_dir.join(format!(".s.PGSQL.{}", self.port))
+    }
+
+    /// Where a proxy before it leads to.
+    pub(crate) fn target(&self) -> Target {
+        match &self.kept {
+            Some(kept) => Target::Tcp(kept.given().address()),
+            None => Target::Unix(self.socket()),
+        }
+    }
+
+    /// The URI through a proxy or pooler on this port.
+    pub(crate) fn url_through(&self, port: u16) -> String {
+        match &self.kept {
+            Some(kept) => kept.given().url_through(&self.name, port),
+            None => format!("postgresql://idemctl@127.0.0.1:{port}/{}", self.name),
+        }
+    }
+
+    /// The role of the URI.
+    pub(crate) fn user(&self) -> String {
+        let config: tokio_postgres::Config = self.url.parse().expect("our own URI");
+        config.get_user().expect("it names one").to_owned()
+    }
+
+    /// The view of what sessions do: on Citus of those on every node, since rows are waited for there.
+    pub(crate) fn activity(&self) -> &'static str {
+        if self.is_citus() {
+            "citus_stat_activity"
+        } else {
+            "pg_stat_activity"
+        }
+    }
+
+    /// The URI with one more setting.
+    pub(crate) fn url_with(&self, setting: &str) -> String {
+        let sign = if self.url.contains('?') { '&' } else { '?' };
+        format!("{}{sign}{setting}", self.url)
+    }
+
+    /// The URI of the database of the same name on another node.
+    pub(crate) fn url_at(&self, host: &str, port: i32) -> String {
+        let kept = self.kept.as_ref().expect("a server that was given");
+        kept.given().url_at(&self.name, host, port)
     }
 
     /// The URI over TCP, for a cluster that has it.

@@ -139,7 +139,7 @@ impl Tmux {
     }
 
     /// Whether the alternate screen is shown, and whether the cursor is seen.
-    async fn flags(&self) -> String {
+    pub(crate) async fn flags(&self) -> String {
         let flags = self
             .tell(&["display-message", "-p", "#{alternate_on} #{cursor_flag}"])
             .await;

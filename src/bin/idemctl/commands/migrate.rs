@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use idemctl::ops::migrate::{
-    self, IndexStatus, MAX_PARTITIONS, MIN_PARTITIONS, MigrationState, MigrationStatus, Options, Report,
-    Status,
+    self, CitusStatus, IndexStatus, MAX_PARTITIONS, MIN_PARTITIONS, MigrationState, MigrationStatus, Options,
+    Report, Status,
 };
 use serde::Serialize;
 
@@ -28,6 +28,9 @@ pub(crate) struct MigrateArgs {
     #[arg(long, value_name = "N", conflicts_with = "roles",
           value_parser = clap::value_parser!(u32).range(i64::from(MIN_PARTITIONS)..=i64::from(MAX_PARTITIONS)))]
     partitions: Option<u32>,
+    /// Have Citus distribute the table by the client; only on a coordinator, and while there are no rows
+    #[arg(long, conflicts_with_all = ["roles", "partitions"])]
+    citus: bool,
     /// Only print the SQL of group roles and their privileges, for a DBA
     #[arg(long, conflicts_with_all = ["dry_run", "show_sql"])]
     roles: bool,
@@ -48,39 +51,35 @@ pub(crate) async fn run(context: &Context, args: MigrateArgs) -> Result<Exit> {
         dry_run,
         show_sql,
         partitions,
+        citus,
         roles,
         role_prefix,
     } = args;
     let schema = context.settings.schema.as_deref();
+    let options = Options {
+        dry_run,
+        partitions,
+        citus,
+        ..Options::default()
+    };
     match command {
         Some(MigrateCommand::Status) => status(context, schema).await,
         None if roles => print_roles(context, schema, &role_prefix).await,
-        None if show_sql => show(context, schema, partitions).await,
-        None => migrate(context, schema, dry_run, partitions).await,
+        None if show_sql => show(context, schema, &options).await,
+        None => migrate(context, schema, options).await,
     }
 }
 
-async fn migrate(
-    context: &Context,
-    schema: Option<&str>,
-    dry_run: bool,
-    partitions: Option<u32>,
-) -> Result<Exit> {
+async fn migrate(context: &Context, schema: Option<&str>, mut options: Options) -> Result<Exit> {
     let settings = context.settings.connection()?;
-    let defaults = Options::default();
-    let options = Options {
-        dry_run,
-        lock_timeout: defaults.lock_timeout.min(settings.timeouts.lock),
-        partitions,
-        ..defaults
-    };
+    options.lock_timeout = options.lock_timeout.min(settings.timeouts.lock);
     let report = migrate::run(&settings, schema, &options).await?;
     context.printer.document(&ReportView(report))?;
     Ok(Exit::Done)
 }
 
-async fn show(context: &Context, schema: Option<&str>, partitions: Option<u32>) -> Result<Exit> {
-    let plan = migrate::plan_in(&context.connect().await?, schema, partitions).await?;
+async fn show(context: &Context, schema: Option<&str>, options: &Options) -> Result<Exit> {
+    let plan = migrate::plan(&context.connect().await?, schema, options).await?;
     if plan.is_empty() {
         context.printer.note(&format!(
             "schema {} is up to date; there is nothing to run",
@@ -181,6 +180,7 @@ impl Document for StatusView {
             schema,
             migrations,
             indexes,
+            citus,
             problem: _,
         } = &self.0;
         writeln!(out, "schema {}", printable(schema))?;
@@ -222,6 +222,33 @@ impl Document for StatusView {
                 )?,
             }
         }
-        Ok(())
+        citus.as_ref().map_or(Ok(()), |citus| write_citus(citus, out))
     }
+}
+
+fn write_citus(citus: &CitusStatus, out: &mut dyn Write) -> io::Result<()> {
+    let CitusStatus {
+        version,
+        workers,
+        shards,
+        distributed_by,
+        events_joined,
+    } = citus;
+    write!(out, "  citus {}: ", printable(version))?;
+    match distributed_by {
+        Some(column) => writeln!(
+            out,
+            "distributed by {} over {shards} shards, {workers} workers",
+            printable(column)
+        )?,
+        None if *shards > 0 => writeln!(out, "held by Citus, not distributed by a column")?,
+        None => writeln!(out, "the table is not distributed")?,
+    }
+    if !events_joined {
+        writeln!(
+            out,
+            "  citus_events: pending; a change and its event are committed apart"
+        )?;
+    }
+    Ok(())
 }

@@ -14,6 +14,7 @@ use crate::support::{connect, idemctl};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_has_the_protocol_and_nothing_else() {
+    let _private = crate::support::privately("it makes roles");
     for cli in tables().await {
         let url = member(&cli, "app").await;
         let client = connect(&url).await;
@@ -70,6 +71,7 @@ async fn protocol(cli: &Cli, client: &Client) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_script_needs_no_connection_and_undoes_what_was_granted_before() {
+    let _private = crate::support::privately("it makes roles");
     let cli = cli().await;
     let schema = "Odd schema";
     let nowhere = [
@@ -122,6 +124,7 @@ async fn the_script_needs_no_connection_and_undoes_what_was_granted_before() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_person_is_not_made_a_group_role() {
+    let _private = crate::support::privately("it makes roles");
     let cli = cli().await;
     cli.execute(&format!("create role \"{}_viewer\" login", prefix(&cli)))
         .await;

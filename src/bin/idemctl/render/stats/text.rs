@@ -121,6 +121,10 @@ impl Document for StatsView {
 impl StatsView {
     fn expired_line(&self, out: &mut dyn Write) -> io::Result<()> {
         match &self.oldest_expired {
+            // Where they could not be looked for, there is no line of their state either.
+            None if !self.states.iter().any(|state| state.state == "expired") => {
+                writeln!(out, "expired   unknown")
+            }
             None => writeln!(out, "expired   none"),
             Some(oldest) => writeln!(
                 out,
