@@ -37,7 +37,7 @@ async fn the_table_as_it_lives() {
 async fn rates_are_what_the_server_counts() {
     let cli = cli().await;
     let tmux = Tmux::start(80, 24).await;
-    tmux.run(&cli.db.url, &[], &["top", "--interval", "100ms"]).await;
+    tmux.run(&cli.db.url, &[], &["top", "--interval", "1s"]).await;
     let idle = tmux.shows("claims/s           0.0").await;
     assert!(idle.contains("deletions/s        0.0"), "{idle}");
     let rate = |screen: &str, name: &str| {
@@ -63,7 +63,7 @@ async fn rates_are_what_the_server_counts() {
     cli.execute("delete from idempotency").await;
     tmux.until("deletions", |screen| rate(screen, "deletions/s") > 100.0)
         .await;
-    // The past stays to be seen.
+    // The past stays to be seen: at this interval for most of a minute.
     tmux.until("a picture", |screen| {
         let line = screen.lines().find(|line| line.starts_with("claims/s"));
         line.is_some_and(|line| line.contains(" 0.0 ") && line.contains('█'))

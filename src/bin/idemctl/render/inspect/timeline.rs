@@ -46,7 +46,6 @@ impl Entry {
             None => "not stored".to_owned(),
             Some(None) => "without end".to_owned(),
             Some(Some(seconds)) if seconds < 0.0 => format!("in {}", age(-seconds)),
-            Some(Some(seconds)) if seconds < 1.0 => "now".to_owned(),
             Some(Some(seconds)) => format!("{} ago", age(seconds)),
         }
     }
