@@ -59,7 +59,7 @@ async fn the_printed_script_does_the_same() {
     for line in script.lines() {
         statement.push_str(line);
         statement.push('\n');
-        if line.ends_with(';') && statement.matches("$$").count() % 2 == 0 {
+        if line.ends_with(';') && statement.matches("$$").count().is_multiple_of(2) {
             db.client.batch_execute(&statement).await.unwrap();
             statement.clear();
         }

@@ -72,7 +72,7 @@ async fn a_client_that_hangs_up_over_the_claim_does_not_leave_it_to_nobody() {
         .unwrap();
     let call = service.post("shop-1", Some("k"), PAY);
     let waits = format!(
-        "select exists (select from {} where wait_event_type = 'Lock')",
+        "select count(*) > 0 from {} where wait_event_type = 'Lock'",
         table.db.activity()
     );
     tokio::select! {

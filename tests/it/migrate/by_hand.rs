@@ -89,6 +89,7 @@ async fn on_a_partitioned_table() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_rest_of_an_interrupted_run() {
+    let _private = crate::support::privately("it writes into a catalogue");
     same(
         async |db| {
             run(&db.settings()).await;

@@ -32,7 +32,7 @@ async fn cut_off<T>(
     let lock = locker.transaction().await.unwrap();
     lock.batch_execute(lock_with).await.unwrap();
     let waiting = format!(
-        "select exists (select from {} where datname = current_database() and wait_event_type = 'Lock')",
+        "select count(*) > 0 from {} where datname = current_database() and wait_event_type = 'Lock'",
         table.db.activity()
     );
     let storm = async {

@@ -70,7 +70,7 @@ async fn a_duplicate_waits_and_gets_the_result_or_does_the_work() {
         };
         table
             .until(&format!(
-                "select exists (select from {} where datname = current_database() and wait_event_type = 'Lock')",
+                "select count(*) > 0 from {} where datname = current_database() and wait_event_type = 'Lock'",
                 table.db.activity()
             ))
             .await;

@@ -17,12 +17,15 @@ async fn outcome(f: &Fixture) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn locked_rows_are_no_fault_and_rows_that_refuse_are_one() {
+    let _private = crate::support::not_on_citus("no foreign key to a distributed table holds there").await;
     let f = fixture().await;
     f.done(40, 48).await;
     let purge = || idemctl(&["purge", "-o", "json"]).on(&f.db.url);
     let locker = f.db.connect().await;
     locker
-        .batch_execute("begin; update idempotency set owner = owner where key = 'k7'")
+        .batch_execute(
+            "begin; update idempotency set owner = owner where client_id = 'shop-0' and key = 'k7'",
+        )
         .await
         .unwrap();
     let output = purge().run().await;

@@ -158,7 +158,7 @@ async fn what_was_done_before_an_error_is_told() {
     let kill = async {
         while receive.recv().await.unwrap() < 30 {}
         admin
-            .execute("select pg_terminate_backend($1)", &[&pid])
+            .execute("select pg_terminate_backend($1::int4)", &[&pid])
             .await
             .unwrap();
     };

@@ -210,16 +210,16 @@ impl Database {
 
     /// How fixtures migrate: distributed, where the database is one of Citus and the table not in partitions.
     pub(crate) async fn migration(&self) -> migrate::Options {
-        let partitioned =
-            "select exists (select from pg_class where relname = 'idempotency' and relkind = 'p')";
-        let partitioned: bool = self
+        let fits = "select exists (select from pg_extension where extname = 'citus')
+                       and not exists (select from pg_class where relname = 'idempotency' and relkind = 'p')";
+        let fits: bool = self
             .client
-            .query_one(partitioned, &[])
+            .query_one(fits, &[])
             .await
             .expect("the catalogue")
             .get(0);
         migrate::Options {
-            citus: self.is_citus() && !partitioned,
+            citus: self.is_citus() && fits,
             ..migrate::Options::default()
         }
     }

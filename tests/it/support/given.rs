@@ -32,10 +32,10 @@ pub(crate) struct Given {
 
 /// The server, where one was given.
 pub(super) async fn server() -> Option<&'static Given> {
+    static SERVER: OnceCell<Option<Given>> = OnceCell::const_new();
     if PRIVATELY.get() {
         return None;
     }
-    static SERVER: OnceCell<Option<Given>> = OnceCell::const_new();
     SERVER
         .get_or_init(async || {
             let url = std::env::var(URL).ok().filter(|url| !url.is_empty())?;

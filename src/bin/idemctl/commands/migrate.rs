@@ -15,6 +15,10 @@ use crate::render::{Document, printable};
 /// Create the tables, or bring existing ones up to date; safe when run by many at once
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of the command line"
+)]
 pub(crate) struct MigrateArgs {
     #[command(subcommand)]
     command: Option<MigrateCommand>,
