@@ -53,6 +53,17 @@ pub async fn history(executor: &impl Executor, store: &Store, id: &KeyId) -> Res
         .await
 }
 
+/// Clients that have the same key in progress or expired, at most `limit`: whom somebody may have meant who finds no
+/// row. Its cost is that of the keys in progress.
+pub async fn unfinished_namesakes(
+    executor: &impl Executor,
+    store: &Store,
+    id: &KeyId,
+    limit: u32,
+) -> Result<Vec<String>> {
+    store.unfinished_namesakes(executor, id.key(), limit).await
+}
+
 /// Writes into the event log that somebody looks at a body without masks.
 pub async fn record_unmask(conn: &mut Connection, store: &Store, id: &KeyId, actor: &Actor) -> Result<()> {
     let tx = conn.begin().await?;

@@ -156,7 +156,7 @@ pub async fn propose(
         }));
     }
     let said = Said::about(providers, &seen, intent.provider.as_deref()).await;
-    let next = match said.refusal(intent) {
+    let next = match said.refusal(&seen, intent) {
         Some(refusal) if !intent.against_provider => Next::Refuse(refusal),
         against if intent.approval != Approval::None => {
             let row = Stuck::from(&seen);
@@ -350,7 +350,7 @@ impl Change<'_> {
     /// Whether the provider's word is overridden.
     fn against(&self) -> bool {
         let said = self.proposal.said.as_ref();
-        said.is_some_and(|said| said.refusal(self.intent).is_some())
+        said.is_some_and(|said| said.refusal(&self.proposal.seen, self.intent).is_some())
     }
 
     fn details(&self) -> Value {

@@ -34,9 +34,37 @@ select ",
     ],
 };
 
-pub(crate) const STATEMENTS: &[Sql] = &[STUCK];
+/// By the leases of the rows in progress: no index begins with the key.
+const UNFINISHED_NAMESAKES: Sql = Sql {
+    name: "unfinished_namesakes",
+    text: "-- idemctl:unfinished_namesakes
+select k.client_id
+  from {keys} k
+ where k.status = 'in_progress' and k.key = $1
+ order by k.locked_until, k.client_id
+ limit $2",
+    types: &[Type::TEXT, Type::INT8],
+};
+
+pub(crate) const STATEMENTS: &[Sql] = &[STUCK, UNFINISHED_NAMESAKES];
 
 impl Store {
+    /// Whose rows in progress have this key, longest over first, at most `limit`.
+    pub(crate) async fn unfinished_namesakes(
+        &self,
+        executor: &impl Executor,
+        key: &str,
+        limit: u32,
+    ) -> Result<Vec<String>> {
+        let answer = executor
+            .run(
+                self.statement(&UNFINISHED_NAMESAKES),
+                &[/* key */ &key, /* limit */ &i64::from(limit)],
+            )
+            .await?;
+        Ok(answer.rows.iter().map(|row| row.get("client_id")).collect())
+    }
+
     /// Expired rows, oldest lease end first, after a place in that order. Each by itself, so that one which holds
     /// something unreadable keeps no other from its turn.
     pub(crate) async fn stuck(

@@ -15,6 +15,8 @@ pub enum Refusal {
     UnknownStatus(String),
     /// The provider says otherwise; how.
     Contradiction(String),
+    /// The row's provider was asked and cannot say, and the decision says that nothing was charged; how.
+    CannotTell(String),
     /// A provider may know, but cannot be asked as things are configured.
     CannotAsk(String),
     /// It was the same person who asked for it.
@@ -34,7 +36,7 @@ impl fmt::Display for Refusal {
                     "the column status holds {status:?}, which idemctl does not know"
                 )
             }
-            Self::Contradiction(how) => f.write_str(how),
+            Self::Contradiction(how) | Self::CannotTell(how) => f.write_str(how),
             Self::CannotAsk(why) => write!(f, "the provider could not be asked: {why}"),
             Self::Pending(asking) => write!(
                 f,

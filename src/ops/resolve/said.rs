@@ -41,7 +41,7 @@ impl Said {
     }
 
     /// Why this forbids what is intended; `None` where it does not. That it was to be overridden is not looked at.
-    pub(super) fn refusal(&self, intent: &Intent) -> Option<Refusal> {
+    pub(super) fn refusal(&self, seen: &Record, intent: &Intent) -> Option<Refusal> {
         let status = match self {
             Self::Nobody(_) => return None,
             Self::CannotAsk(why) => return Some(Refusal::CannotAsk(why.clone())),
@@ -53,6 +53,16 @@ impl Said {
             Verdict::Pending => true,
             Verdict::Charged | Verdict::Authorized => !claims_charge,
             Verdict::NotCharged => claims_charge,
+            // A charge that it will know of again must not be declared impossible. Of a provider that nobody named,
+            // no more was to be expected.
+            Verdict::Unknown if !claims_charge && (seen.provider.is_some() || intent.provider.is_some()) => {
+                return Some(Refusal::CannotTell(format!(
+                    "{} cannot say whether the money moved ({}), and {} with {code} tells the client that it did not",
+                    status.provider,
+                    crate::mask::text(status.reason.as_deref().unwrap_or("it gave no reason")),
+                    intent.decision.as_str(),
+                )));
+            }
             Verdict::Unknown => false,
         };
         contradicts.then(|| {

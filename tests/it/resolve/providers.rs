@@ -27,7 +27,7 @@ async fn contradictions_are_refused_and_can_be_overridden() {
         ("held", "authorized", [false, true, true]),
         ("processing", "pending", [true, true, true]),
         ("failed", "not_charged", [true, false, false]),
-        ("quantum", "unknown", [false, false, false]),
+        ("quantum", "unknown", [false, true, true]),
     ] {
         for ((name, args), bad) in [("done", &done[..]), ("failed", &failed), ("declined", &declined)]
             .into_iter()
@@ -48,7 +48,12 @@ async fn contradictions_are_refused_and_can_be_overridden() {
                         output.transcript()
                     );
                     assert_eq!(json["provider_says"]["verdict"], verdict);
-                    assert!(output.stderr.contains("contradicts"), "{}", output.stderr);
+                    let why = if verdict == "unknown" {
+                        "cannot say whether the money moved"
+                    } else {
+                        "contradicts"
+                    };
+                    assert!(output.stderr.contains(why), "{}", output.stderr);
                 }
                 assert_eq!(cli.everything().await, before);
             }
@@ -65,7 +70,7 @@ async fn contradictions_are_refused_and_can_be_overridden() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_provider_that_cannot_tell_does_not_stop_it() {
+async fn a_provider_that_cannot_tell_stops_what_would_hide_a_charge() {
     let cli = cli().await;
     let provider = Provider::start().await;
     let config = cli.config(&section("acme", provider.address));
@@ -76,7 +81,18 @@ async fn a_provider_that_cannot_tell_does_not_stop_it() {
     ] {
         stuck(&cli, key, "acme").await;
         provider.fault(None, Some(fault));
-        let (code, json, output) = resolve(&cli, &["shop-1", key, "--failed", "-c", &config]).await;
+        let failed = ["shop-1", key, "--failed", "-c", &config];
+        let before = cli.everything().await;
+        let (code, json, output) = resolve(&cli, &failed).await;
+        assert_eq!(
+            (code, json["result"].as_str()),
+            (4, Some("refused")),
+            "{}",
+            output.transcript()
+        );
+        assert!(output.stderr.contains("--against-provider"), "{}", output.stderr);
+        assert_eq!(cli.everything().await, before);
+        let (code, json, output) = resolve(&cli, &[&failed[..], &["--against-provider"]].concat()).await;
         assert_eq!(
             (code, json["result"].as_str()),
             (0, Some("failed")),

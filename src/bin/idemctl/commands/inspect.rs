@@ -46,6 +46,9 @@ pub(crate) struct InspectArgs {
     reason: Option<String>,
 }
 
+/// How many other clients with the same key are named.
+const MOST_NAMESAKES: u32 = 5;
+
 /// How often somebody may look: less often is no watching, more often is a load.
 pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     let interval = crate::settings::duration(text)?;
@@ -65,7 +68,15 @@ pub(crate) async fn run(context: &Context, args: InspectArgs) -> Result<Exit> {
     check_bodies(&args, &store)?;
     let Some(report) = inspect::run(&connection, &store, &id, args.show_response).await? else {
         let history = inspect::history(&connection, &store, &id).await?;
-        return Err(gone(context, &id, history));
+        let error = gone(context, &id, history);
+        let others = inspect::unfinished_namesakes(&connection, &store, &id, MOST_NAMESAKES).await?;
+        return Err(match others.as_slice() {
+            [] => error,
+            others => error.hint(format!(
+                "other clients have a key of that name in progress: {}",
+                others.join(", ")
+            )),
+        });
     };
     if args.unmask {
         let actor = context.actor(args.reason.as_deref())?;
@@ -160,12 +171,15 @@ fn next(record: &Record, can_ask: bool, verdict: Option<&str>) -> Option<String>
     match (record.state, verdict) {
         // It asks the provider itself, shows what it would do, and asks before it does it.
         (Some(State::Expired), None) if can_ask => command("reconcile", ""),
-        (Some(State::Expired), Some("charged" | "not_charged")) => command("reconcile", ""),
+        // Where the provider could not tell, it asks again, and does nothing as long as that is the answer.
+        (Some(State::Expired), Some("charged" | "not_charged" | "unknown" | "pending")) => {
+            command("reconcile", "")
+        }
         // A release would be refused.
         (Some(State::Expired), None) if record.provider.is_some() => Some("idemctl provider list".to_owned()),
         (Some(State::Expired), None) => command("release", "--dry-run"),
         (Some(State::InProgress), _) => command("inspect", "--watch"),
-        // Held, under way or not to be told: no command of ours makes that better now.
+        // Held: a person captures it or gives it back first.
         (Some(State::Expired), Some(_)) | (Some(State::Done | State::Failed) | None, _) => None,
     }
 }
@@ -184,7 +198,8 @@ pub(super) fn not_found(id: &KeyId, last: Option<&EventView>) -> CliError {
     match last {
         Some(event) => error.hint(format!("its last event: {}", event.line())),
         None => error.hint(
-            "never used, deleted by the purge, or in another schema or database (`idemctl config` shows which)",
+            "never used, of another client, deleted by the purge, or in another schema or database (`idemctl config` shows \
+             which); that there is no row does not prove that nothing was charged (`idemctl provider status`)",
         ),
     }
 }

@@ -21,6 +21,7 @@ use idemctl::store::Store;
 use crate::context::Context;
 use crate::exit::{CliError, Exit, Result, say};
 use crate::lifecycle::Lifecycle;
+use crate::render::key::age;
 use crate::render::release::{ReleaseView, ReleasedView};
 use crate::safety::{ChangeArgs, Confirmed, confirm, require_answerable};
 use crate::settings::{self, file};
@@ -231,7 +232,7 @@ async fn ask_providers(context: &Context, rows: Vec<Record>, args: &ReleaseArgs)
 
 /// Shows what is about to be done, then asks. A dry run changes nothing, so it need not.
 fn ask(args: &ReleaseArgs, ready: &[Asked]) -> Result<Option<Confirmed>> {
-    if args.change.dry_run {
+    if args.change.dry_run && !args.steal && !args.accept_double_charge {
         return Ok(None);
     }
     let what = match args.keep_as {
@@ -241,11 +242,22 @@ fn ask(args: &ReleaseArgs, ready: &[Asked]) -> Result<Option<Confirmed>> {
     for (record, answer) in ready.iter().take(20) {
         let owner = mask::text(record.owner.as_deref().unwrap_or("unknown owner"));
         let says = answer.says();
-        let line = format!("{}  attempt {}, {owner}; {says}", record.id, record.attempt);
+        let live = record.lease_remaining_seconds.filter(|rest| *rest > 0.0);
+        let live = live.map_or_else(String::new, |rest| {
+            format!(
+                "; THE LEASE IS ALIVE for another {}, and its holder may be charging",
+                age(rest)
+            )
+        });
+        let line = format!("{}  attempt {}, {owner}; {says}{live}", record.id, record.attempt);
         say(&format!("  {}", crate::render::printable(&line)));
     }
     if ready.len() > 20 {
         say(&format!("  ... and {} more", ready.len() - 20));
+    }
+    if args.change.dry_run {
+        say(&format!("would {what}"));
+        return Ok(None);
     }
     confirm(&args.change, &format!("{what}: {} key(s)?", ready.len())).map(Some)
 }

@@ -166,7 +166,12 @@ fn safe(key: &KeyView, verdict: Option<&str>) -> &'static str {
              token wrote this row under a provider key that idemctl does not know"
         }
         ("in_progress", _) => "wait: the holder may be at work; repeats get 409 until it ends",
-        ("expired", None | Some("unknown")) => {
+        ("expired", Some("unknown")) => {
+            "the provider cannot tell now: wait and ask it again; do not release the key or declare it failed, which \
+             could hide a charge or repeat it. The client's own retry is safe where the provider takes idempotency \
+             keys (it gets the same one)"
+        }
+        ("expired", None) => {
             "nobody knows yet whether the money moved: ask the provider first; the client's own retry is safe where the \
              provider takes idempotency keys (it gets the same one)"
         }

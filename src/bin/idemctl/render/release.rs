@@ -64,7 +64,7 @@ impl ReleasedView {
             Outcome::Failed => Self::new(id, "failed", Exit::Done, None),
             Outcome::RefusedLive => Self::refused(
                 id,
-                "the lease is alive: its holder may be at work; wait, or take it away with --steal",
+                "the lease is alive: its holder may be at work; wait until it is over (`idemctl inspect --watch` shows when)",
             ),
             Outcome::RefusedFinal => Self::refused(
                 id,

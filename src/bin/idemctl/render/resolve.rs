@@ -108,6 +108,9 @@ fn hint(outcome: &Outcome, approval: Approval) -> Option<&'static str> {
         Outcome::Refused(Refusal::Contradiction(_)) => Some(
             "`idemctl reconcile` does what the provider's answer makes safe; --against-provider overrides it",
         ),
+        Outcome::Refused(Refusal::CannotTell(_)) => {
+            Some("ask again later; --against-provider where the evidence is better than any answer of it")
+        }
         Outcome::Refused(Refusal::CannotAsk(_)) => Some(
             "mend the configuration or name one with --provider; --against-provider does it without asking",
         ),

@@ -304,7 +304,7 @@ fn draw_pane(frame: &mut Frame<'_>, area: Rect, pane: &mut Pane, theme: Theme) {
             lines.iter().map(|line| line_of(line, theme)).collect()
         }
         Content::Key(view) => {
-            let lines = view.lines(Some(usize::from(inner.width)));
+            let lines = view.lines_advice_first(Some(usize::from(inner.width)));
             lines.iter().map(|line| line_of(line, theme)).collect()
         }
     };

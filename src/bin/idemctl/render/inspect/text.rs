@@ -15,6 +15,23 @@ const BOLD: Style = Style::new().bold();
 impl InspectView {
     /// The lines of the screen, wrapped to `room` places; unwrapped without one.
     pub(crate) fn lines(&self, room: Option<usize>) -> Vec<Line> {
+        let mut lines = self.conclusion(room);
+        self.timeline_lines(room, &mut lines);
+        self.facts(room, &mut lines);
+        self.advice(room, &mut lines);
+        lines
+    }
+
+    /// The same with the advice at the top, for a screen that is read from there and may be too short for the rest.
+    pub(crate) fn lines_advice_first(&self, room: Option<usize>) -> Vec<Line> {
+        let mut lines = self.conclusion(room);
+        self.advice(room, &mut lines);
+        self.timeline_lines(room, &mut lines);
+        self.facts(room, &mut lines);
+        lines
+    }
+
+    fn conclusion(&self, room: Option<usize>) -> Vec<Line> {
         let mut lines = vec![self.head()];
         lines.extend(hanging(
             Line::of(PLAIN, "  "),
@@ -22,8 +39,10 @@ impl InspectView {
             &printable(&self.meaning),
             room,
         ));
-        self.timeline_lines(room, &mut lines);
-        self.facts(room, &mut lines);
+        lines
+    }
+
+    fn advice(&self, room: Option<usize>, lines: &mut Vec<Line>) {
         if let Some(says) = &self.provider_says {
             let line = printable(&says.line());
             lines.extend(hanging(Line::of(PLAIN, "  "), BOLD, &line, room));
@@ -35,7 +54,6 @@ impl InspectView {
         if let Some(next) = &self.next {
             lines.extend(fact("next", BOLD, next, room));
         }
-        lines
     }
 
     fn head(&self) -> Line {
