@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::fixture::{answering, calm, cli, filled, provider, redactor};
+use super::fixture::{SECRET, answering, calm, cli, filled, provider, redactor};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_state_on_one_screen() {
@@ -244,4 +244,39 @@ async fn another_schema_is_another_table() {
         "{}",
         nowhere.stderr
     );
+}
+
+/// The wrong client's name is the most common mistake of the night.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_of_another_client_is_pointed_to() {
+    let cli = filled().await;
+    let output = cli.run(&["inspect", "shop1", "order-1"]).await;
+    assert_eq!(output.code, 3, "{}", output.transcript());
+    assert!(
+        output
+            .stderr
+            .contains("hint: that key is in progress for shop-9, shop-1; of this client: never used"),
+        "the longest over first: {}",
+        output.stderr
+    );
+}
+
+/// The advice is of what is known now.
+#[tokio::test(flavor = "multi_thread")]
+async fn while_the_provider_cannot_tell_it_is_asked_again() {
+    let cli = filled().await;
+    let acme = provider("acme", answering(&[("order-1", "500")]).await);
+    let config = cli.config(&acme);
+    let output = cli
+        .command(&["inspect", "shop-1", "order-1", "--provider", "-c", &config])
+        .env("ACME_KEY", SECRET)
+        .run()
+        .await;
+    assert_eq!(output.code, 8, "{}", output.transcript());
+    for part in [
+        "the provider cannot tell now: wait",
+        "idemctl reconcile shop-1 order-1",
+    ] {
+        assert!(output.stdout.contains(part), "{}", output.stdout);
+    }
 }

@@ -30,7 +30,7 @@ fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
 async fn what_each_state_gets() {
     let cli = filled().await;
     for (client, key, code, result, word) in [
-        ("shop-2", "order-9", 4, "refused", "--steal"),
+        ("shop-2", "order-9", 4, "refused", "the lease is alive"),
         ("shop-1", "order-7", 4, "refused", "final answer"),
         ("shop-2", "order-3", 4, "refused", "final answer"),
         ("shop-2", "never", 3, "not_found", "no such key"),

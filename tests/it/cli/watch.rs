@@ -108,9 +108,14 @@ async fn a_database_that_goes_away_is_waited_for() {
         .await;
     cli.execute(DONE).await;
     proxy.refuse(false);
-    watching.wait_for_line("note: the database answers again").await;
     watching.wait_for_line("state in_progress -> done").await;
-    assert_eq!(watching.wait().await.code, 0);
+    let output = watching.wait().await;
+    assert_eq!(output.code, 0, "{}", output.transcript());
+    assert!(
+        output.stderr.contains("note: the database answers again"),
+        "{}",
+        output.stderr
+    );
 }
 
 /// On a terminal the same lines are drawn over; what is left at the end is the last screen, once.

@@ -72,10 +72,13 @@ pub(crate) async fn run(context: &Context, args: InspectArgs) -> Result<Exit> {
         let others = inspect::unfinished_namesakes(&connection, &store, &id, MOST_NAMESAKES).await?;
         return Err(match others.as_slice() {
             [] => error,
-            others => error.hint(format!(
-                "other clients have a key of that name in progress: {}",
-                others.join(", ")
-            )),
+            others => {
+                let others = others.join(", ");
+                let known = error.hint_text().unwrap_or_default().to_owned();
+                error.hint(format!(
+                    "that key is in progress for {others}; of this client: {known}"
+                ))
+            }
         });
     };
     if args.unmask {
