@@ -119,6 +119,9 @@ impl Cursor {
             .map_err(|_| wrong())?;
         let (micros, client_id, key): (i64, String, String) =
             serde_json::from_slice(&bytes).map_err(|_| wrong())?;
+        if client_id.contains('\0') || key.contains('\0') {
+            return Err(wrong());
+        }
         Ok(Self {
             created_at: Timestamp::from_micros(micros),
             client_id,

@@ -24,7 +24,9 @@ pub(crate) mod top;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::os::fd::AsFd as _;
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -171,6 +173,17 @@ pub(crate) fn line(text: &str) -> Result<()> {
     writeln!(out, "{}", printable(text))?;
     out.flush()?;
     Ok(())
+}
+
+/// Whether nobody reads stdout any more: a pipe whose other end is closed. Who prints seldom does not hear of it.
+pub(crate) fn reader_is_gone() -> bool {
+    let stdout = io::stdout();
+    let mut fds = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
+    let gone = PollFlags::POLLERR | PollFlags::POLLHUP;
+    poll(&mut fds, PollTimeout::ZERO).is_ok()
+        && fds
+            .iter()
+            .any(|fd| fd.revents().is_some_and(|events| events.intersects(gone)))
 }
 
 /// stdout; for people without colour codes where they are not wanted, for programs byte for byte.

@@ -4,7 +4,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use super::fixture::{Cli, calm, filled};
-use crate::support::{Proxy, Target, Tmux};
+use crate::support::{Proxy, Run, Target, Tmux};
 
 const DONE: &str =
     "update idempotency set status = 'done', status_code = 201, completed_at = now() where key = 'order-9'";
@@ -116,6 +116,23 @@ async fn a_database_that_goes_away_is_waited_for() {
         "{}",
         output.stderr
     );
+}
+
+/// `| head -1` gets its line, and the rest is for nobody.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_who_reads_is_the_end() {
+    let cli = filled().await;
+    let line = format!(
+        "{} inspect shop-2 order-9 --watch --interval 100ms | head -1",
+        env!("CARGO_BIN_EXE_idemctl")
+    );
+    let output = Run::new("/bin/bash", &["-o", "pipefail", "-c", &line])
+        .on(&cli.db.url)
+        .run()
+        .await;
+    assert_eq!(output.code, 0, "{}", output.transcript());
+    assert!(output.stdout.contains("in_progress"), "{}", output.transcript());
+    assert_eq!(output.stderr, "", "{}", output.transcript());
 }
 
 /// On a terminal the same lines are drawn over; what is left at the end is the last screen, once.

@@ -48,6 +48,9 @@ pub(super) async fn run(context: &Context, args: &InspectArgs, id: &KeyId) -> Re
             Err(error) => return Err(error),
         }
         tokio::time::sleep(args.interval).await;
+        if crate::render::reader_is_gone() {
+            return Ok(Exit::Done);
+        }
     }
 }
 
