@@ -28,7 +28,7 @@ use crate::stop::Stop;
 use crate::store::scratch as sql;
 
 pub use check::{Check, Verdict};
-pub use kill::hold;
+pub use kill::{Errand, hold};
 pub use surroundings::Fact;
 
 use env::Env;
@@ -65,13 +65,15 @@ impl Default for Request {
     }
 }
 
-/// A program that calls [`hold`] on the same database, with the scratch schema's name as its last argument.
+/// A program that calls [`hold`] on the same database. Its last two arguments are those of [`Errand::new`].
 #[derive(Debug, Clone)]
 pub struct Holder {
     /// The program.
     pub program: PathBuf,
-    /// What stands before the schema's name.
+    /// What stands before these two.
     pub args: Vec<OsString>,
+    /// What its environment has besides ours.
+    pub env: Vec<(OsString, OsString)>,
 }
 
 impl Request {

@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::ops::purge::Retention;
 use crate::record::State;
 use crate::store::Store;
+use crate::store::doctor;
 use crate::store::purge::Ttl;
 use crate::store::stats::{By, NameRow, Sample, StateRow, StorageRow};
 use crate::time::Timestamp;
@@ -31,6 +32,9 @@ pub const SAMPLE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Where counting the purge's backlog ends; beyond, the sample tells how long it is.
 pub const BACKLOG_CAP: u64 = 100_000;
+
+const UNREAD: &str =
+    "rows by state, age, client and provider: not read without an exact count, as the size is unknown";
 
 /// Where counting rows in progress ends.
 pub const COUNT_CAP: u64 = 100_000;
@@ -72,7 +76,11 @@ pub async fn run(conn: &mut Connection, store: &Store, request: &Request) -> Res
     let mut unknown = Vec::new();
     let keys = storage(conn, store, "idempotency", &mut unknown).await?;
     let events = storage(conn, store, "idempotency_event", &mut unknown).await?;
-    let scale = Scale::of(request, keys.pages_bytes);
+    let as_of = match &keys {
+        Some(row) => row.now,
+        None => doctor::clock(conn).await?,
+    };
+    let scale = Scale::of(request, keys.as_ref().map(|row| row.pages_bytes));
     let (live, expired) = in_progress(conn, store, &mut unknown).await?;
     let oldest_expired = part(conn, &mut unknown, "the oldest expired key", async |tx| {
         store.stats_oldest_expired(tx).await
@@ -87,7 +95,7 @@ pub async fn run(conn: &mut Connection, store: &Store, request: &Request) -> Res
     let backlog = backlog(conn, store, request, &mut unknown).await?;
     let mut report = Report {
         schema: store.schema().to_owned(),
-        as_of: keys.now,
+        as_of,
         method: Method::NotCounted,
         rows: None,
         states: [(State::InProgress, live), (State::Expired, expired)]
@@ -106,12 +114,16 @@ pub async fn run(conn: &mut Connection, store: &Store, request: &Request) -> Res
         providers: None,
         oldest_expired: oldest_expired.map(OldestExpired::from),
         oldest,
-        keys: Storage::of(&keys),
-        events: Storage::of(&events),
+        keys: keys.as_ref().map(Storage::of),
+        events: events.as_ref().map(Storage::of),
         backlog,
         unknown,
     };
-    rows(conn, store, request, scale, &mut report).await?;
+    match scale {
+        Some(scale) => rows(conn, store, request, scale, &mut report).await?,
+        // A table of any size is not read as a whole without being asked for.
+        None => report.unknown.push(UNREAD.to_owned()),
+    }
     Ok(report)
 }
 
@@ -125,9 +137,14 @@ impl Scale {
     /// Every row was read.
     const WHOLE: Self = Self { sample: None };
 
-    fn of(request: &Request, bytes: u64) -> Self {
-        if request.exact || bytes <= WHOLE_BYTES {
-            return Self::WHOLE;
+    /// `bytes`: of the pages, if known; `None` where it cannot be told how much of the table to read.
+    fn of(request: &Request, bytes: Option<u64>) -> Option<Self> {
+        if request.exact {
+            return Some(Self::WHOLE);
+        }
+        let bytes = bytes?;
+        if bytes <= WHOLE_BYTES {
+            return Some(Self::WHOLE);
         }
         #[expect(
             clippy::cast_precision_loss,
@@ -136,9 +153,9 @@ impl Scale {
         )]
         let percent = (SAMPLE_BYTES as f64 * 100.0 / bytes as f64) as f32;
         let seed = f64::from(fastrand::u32(..));
-        Self {
+        Some(Self {
             sample: Some(Sample { percent, seed }),
-        }
+        })
     }
 
     fn up(self, rows: u64) -> Count {
@@ -172,20 +189,20 @@ fn capped(rows: u64, limit: u64) -> Count {
     }
 }
 
-/// Size and housekeeping of one of our tables, wherever its rows are.
+/// Size and housekeeping of one of our tables, wherever its rows are; `None` where they could not be told.
 async fn storage(
     conn: &mut Connection,
     store: &Store,
     table: &str,
     unknown: &mut Vec<String>,
-) -> Result<StorageRow> {
+) -> Result<Option<StorageRow>> {
     let what = format!("the size of {table}");
     let answer = part(conn, unknown, &what, async |tx| store.storage(tx, table).await).await?;
     let Some((row, gap)) = answer else {
-        return store.stats_storage(conn, table).await;
+        return Ok(None);
     };
     unknown.extend(gap.map(|gap| format!("{what}: {gap}; the rest is shown")));
-    Ok(row)
+    Ok(Some(row))
 }
 
 /// Rows in progress, alive and expired, from the partial index.

@@ -16,14 +16,6 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Behind this row.
-    pub(crate) fn behind(row: &Record) -> Self {
-        Self {
-            locked_until: row.locked_until,
-            id: row.id.clone(),
-        }
-    }
-
     /// As the statements take it.
     pub(crate) fn place(cursor: Option<&Self>) -> (Timestamp, &str, &str) {
         cursor.map_or((Timestamp::NEG_INFINITY, "", ""), |cursor| {
@@ -56,15 +48,19 @@ pub async fn page(
         .stuck(executor, older_than, client_id, Cursor::place(after), limit)
         .await?;
     let full = u32::try_from(found.len()).is_ok_and(|len| len == limit);
-    let (mut rows, mut unreadable) = (Vec::new(), Vec::new());
-    for row in found {
+    let (mut rows, mut unreadable, mut last) = (Vec::new(), Vec::new(), None);
+    for (place, row) in found {
+        // Behind an unreadable one too: a page full of them would keep the rest from their turn for ever.
+        last = place
+            .map(|(locked_until, id)| Cursor { locked_until, id })
+            .or(last);
         match row {
             Ok(row) => rows.push(row),
             Err(error) => unreadable.push(error.to_string()),
         }
     }
     Ok(Page {
-        next: rows.last().filter(|_| full).map(Cursor::behind),
+        next: last.filter(|_| full),
         rows,
         unreadable,
     })

@@ -130,7 +130,7 @@ impl Part<'_> {
     fn of<T>(&mut self, what: &str, result: Result<T>) -> Result<Option<T>> {
         match result {
             Ok(found) => Ok(Some(found)),
-            Err(error) if error.needs_reconnect() => Err(error),
+            Err(error) if error.needs_reconnect() && !error.is_remote() => Err(error),
             Err(error) => {
                 self.0.push(format!("{what}: {error}"));
                 Ok(None)

@@ -1,7 +1,8 @@
 //! What only Citus knows: whether and by what it distributes our tables, and how they stand on all nodes.
 //!
 //! Its functions and its catalogue are named in text that is read only where the extension is: without it each of
-//! these statements is one that every server takes, and gives no row.
+//! these statements is one that every server takes, and gives no row. What they find comes back in XML, in which a
+//! text has its own spelling of `<` and `&`: so it is handed on in hexadecimal digits.
 
 use tokio_postgres::types::Type;
 
@@ -14,9 +15,9 @@ const CITUS_LOOK: Sql = Sql {
     text: "-- idemctl:citus_look
 select facts.*
   from (select case when exists (select from pg_extension where extname = 'citus') then
-                   (xpath('//found/text()',
+                   convert_from(decode((xpath('//found/text()',
                           query_to_xml(format($citus$
-select json_build_object(
+select encode(convert_to(json_build_object(
            'version', (select extversion from pg_extension where extname = 'citus'),
            'coordinator', (select groupid = 0 from pg_dist_local_group),
            'registered', exists (select from pg_dist_node where groupid = 0),
@@ -26,8 +27,8 @@ select json_build_object(
            'column', (select column_to_column_name(logicalrelid, partkey) from pg_dist_partition
                        where logicalrelid = to_regclass(%1$L)),
            'shards', (select count(*) from pg_dist_shard where logicalrelid = to_regclass(%1$L)),
-           'events', (select partmethod from pg_dist_partition where logicalrelid = to_regclass(%2$L)))::text as found
-$citus$, format('%I.idempotency', $1::text), format('%I.idempotency_event', $1::text)), true, false, '')))[1]::text::json
+           'events', (select partmethod from pg_dist_partition where logicalrelid = to_regclass(%2$L)))::text, getdatabaseencoding()), 'hex') as found
+$citus$, format('%I.idempotency', $1::text), format('%I.idempotency_event', $1::text)), true, false, '')))[1]::text, 'hex'), getdatabaseencoding())::json
                end as json) looked,
        json_to_record(looked.json) as facts(version text, coordinator bool, registered bool, workers int8, keys text,
                                             \"column\" text, shards int8, events text)
@@ -42,9 +43,9 @@ const CITUS_STORAGE: Sql = Sql {
     text: "-- idemctl:citus_storage
 select now() as now, sums.*
   from (select case when exists (select from pg_extension where extname = 'citus') then
-                   (xpath('//found/text()',
+                   convert_from(decode((xpath('//found/text()',
                           query_to_xml(format($citus$
-select json_build_object(
+select encode(convert_to(json_build_object(
            'tables', count(*) filter (where success),
            'missing', count(*) filter (where not success),
            'why', min(result) filter (where not success),
@@ -63,7 +64,7 @@ select json_build_object(
            'never_vacuumed', count(*) filter (where success and part ->> 'vacuum' is null
                                                     and part ->> 'autovacuum' is null),
            'never_analyzed', count(*) filter (where success and part ->> 'analyze' is null
-                                                    and part ->> 'autoanalyze' is null))::text as found
+                                                    and part ->> 'autoanalyze' is null))::text, getdatabaseencoding()), 'hex') as found
   from (select answer.success, answer.result, case when answer.success then answer.result::json end as part
           from pg_dist_partition p,
                run_command_on_shards(p.logicalrelid, $shard$
@@ -81,7 +82,7 @@ select json_build_object(
 $shard$) answer
          where p.logicalrelid = to_regclass(%1$L)) shard
 having count(*) > 0
-$citus$, format('%I.%I', $1::text, $2::text)), true, false, '')))[1]::text::json
+$citus$, format('%I.%I', $1::text, $2::text)), true, false, '')))[1]::text, 'hex'), getdatabaseencoding())::json
                end as json) looked,
        json_to_record(looked.json) as sums(
            tables int8, missing int8, why text, table_bytes int8, index_bytes int8, toast_bytes int8,
@@ -180,7 +181,9 @@ impl Spread {
     }
 }
 
-const PROPAGATE_LIMITS: Sql = Sql {
+/// Has the other nodes keep what the transaction sets with `set local`, such as its time limit for locks. A server
+/// without Citus takes it for a setting of somebody's own.
+pub(crate) const PROPAGATE_LIMITS: Sql = Sql {
     name: "propagate_limits",
     text: "-- idemctl:propagate_limits
 set local citus.propagate_set_commands = 'local'",

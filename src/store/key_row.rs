@@ -11,6 +11,8 @@ use crate::key::KeyId;
 use crate::record::{Record, ResponseSummary, State};
 use crate::response::Response;
 use crate::time::Stopwatch;
+#[cfg(feature = "operate")]
+use crate::time::Timestamp;
 
 /// The exact bytes of the stored body of the row `k`: `response_body` where it was needed, else the text of
 /// `response`.
@@ -179,6 +181,13 @@ pub(crate) fn record(row: &Row) -> Result<Record> {
         read: Stopwatch::start(),
         id,
     })
+}
+
+/// Where the row stands in the order of lease ends.
+#[cfg(feature = "operate")]
+pub(crate) fn place(row: &Row) -> Result<(Timestamp, KeyId)> {
+    let id = KeyId::from_row(cell(row, None, "client_id")?, cell(row, None, "key")?);
+    Ok((cell(row, Some(&id), "locked_until")?, id))
 }
 
 /// One value, or which row and column holds something that cannot be read, such as bytes that are no text in a

@@ -17,7 +17,7 @@ use super::{Sql, Statement, Tables};
 pub(crate) use catalogue::{Index, Node, builders, indexes, nodes, unsettled};
 pub(crate) use index::{Action, Wanted, plan_index, plan_index_of_new, serving};
 pub(crate) use look::{Applied, Place, Relation, applied, blockers, place, relations};
-pub(crate) use spread::{PROPAGATE_LIMITS, distribute_keys, has_rows, join_events};
+pub(crate) use spread::{distribute_keys, has_rows, join_events};
 
 /// A file of `migrations/`.
 #[derive(Debug)]

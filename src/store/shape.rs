@@ -64,6 +64,8 @@ pub(crate) struct Shape {
     pub(crate) utf8: bool,
     /// Whether the database has Citus, which may or may not hold the table.
     pub(crate) citus: bool,
+    /// Whether Citus hands the table's rows on to nodes.
+    distributed: bool,
     /// The session's style of dates.
     date_style: String,
     /// Whether our role may read the columns that hold bodies.
@@ -93,6 +95,10 @@ with place as (
 select place.schema,
        current_setting('server_encoding') = 'UTF8' as utf8,
        exists (select from pg_extension where extname = 'citus') as citus,
+       coalesce(case when exists (select from pg_extension where extname = 'citus') then
+           (xpath('//held/text()', query_to_xml(format(
+               'select exists (select from pg_dist_partition where logicalrelid = %s) as held', coalesce(c.oid, 0)),
+               true, false, '')))[1]::text = 'true' end, false) as distributed,
        current_setting('DateStyle') as date_style,
        coalesce((select bool_and(has_column_privilege(c.oid, a.attnum, 'select')) from pg_attribute a
                   where a.attrelid = c.oid and a.attname in ('response', 'response_body')), true) as bodies,
@@ -155,6 +161,7 @@ pub(crate) async fn look(executor: &impl Executor, schema: Option<&str>) -> Resu
         unique_key: row.get("unique_key"),
         utf8: row.get("utf8"),
         citus: row.get("citus"),
+        distributed: row.get("distributed"),
         date_style: row.get("date_style"),
         bodies: row.get("bodies"),
         required: row.get("required"),
@@ -186,7 +193,7 @@ impl Shape {
     /// Whether times reach the rows as they were meant. Citus works `now()` out on the coordinator and sends it on as
     /// text in the session's style: a node reads `05/11/2026` as another day, and takes no offence.
     pub(crate) fn require_plain_dates(&self) -> Result<()> {
-        if !self.citus || self.date_style.starts_with("ISO") {
+        if !self.distributed || self.date_style.starts_with("ISO") {
             return Ok(());
         }
         Err(Error::Settings {

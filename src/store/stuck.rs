@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use tokio_postgres::types::Type;
 
-use super::key_row::{record, record_columns};
+use super::key_row::{place, record, record_columns};
 use super::{Executor, Sql, Store};
 use crate::error::Result;
+use crate::key::KeyId;
 use crate::record::Record;
 use crate::time::Timestamp;
 
@@ -48,6 +49,9 @@ select k.client_id
 
 pub(crate) const STATEMENTS: &[Sql] = &[STUCK, UNFINISHED_NAMESAKES];
 
+/// The place of a row in the order, where that much can be read; and the row.
+pub(crate) type Found = (Option<(Timestamp, KeyId)>, Result<Record>);
+
 impl Store {
     /// Whose rows in progress have this key, longest over first, at most `limit`.
     pub(crate) async fn unfinished_namesakes(
@@ -74,7 +78,7 @@ impl Store {
         client_id: Option<&str>,
         after: (Timestamp, &str, &str),
         limit: u32,
-    ) -> Result<Vec<Result<Record>>> {
+    ) -> Result<Vec<Found>> {
         let (locked_until, after_client, after_key) = after;
         let answer = executor
             .run(
@@ -89,6 +93,10 @@ impl Store {
                 ],
             )
             .await?;
-        Ok(answer.rows.iter().map(record).collect())
+        Ok(answer
+            .rows
+            .iter()
+            .map(|row| (place(row).ok(), record(row)))
+            .collect())
     }
 }

@@ -112,14 +112,21 @@ async fn through_a_pooler_in_transaction_mode_it_passes_and_says_what_lies_betwe
     assert!(schemas(&db).await.is_empty());
 }
 
-/// With room for all sessions but that of the process that is to be killed.
+/// As soon as all clients are connected there is room for nobody else.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_not_checked_has_not_passed() {
-    let db = database().await;
+    let db = broken::trigger(
+        "idempotency",
+        "insert",
+        "if new.key = 'identity' then perform tools.full(); end if; return new;",
+    )
+    .await;
     let role = format!("few_{}", db.name);
     db.client
         .batch_execute(&format!(
-            "create role {role} login connection limit 4; grant create on database {} to {role}",
+            "create role {role} login; grant create on database {} to {role}; grant usage on schema tools to {role};
+             create function tools.full() returns void language plpgsql security definer as $full$
+               begin alter role {role} connection limit 0; end $full$",
             db.name
         ))
         .await

@@ -254,7 +254,7 @@ impl Cli {
             Command::Fingerprint(args) => {
                 stoppable(&context, Box::pin(commands::fingerprint::run(&context, args))).await
             }
-            Command::Selftest(args) => Box::pin(commands::selftest::run(&context, args)).await,
+            Command::Selftest(args) => Box::pin(commands::selftest::run(&context, args, &self.global)).await,
             Command::Bench(args) => Box::pin(commands::bench::run(&context, args)).await,
             Command::Dev(args) => commands::dev::run(&context, args).await,
             Command::Config(args) => commands::config::run(&context, &args),

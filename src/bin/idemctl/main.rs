@@ -10,6 +10,7 @@ mod daemon;
 mod exit;
 mod lifecycle;
 mod log;
+mod own;
 mod render;
 mod safety;
 mod settings;

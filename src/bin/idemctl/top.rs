@@ -32,6 +32,9 @@ use crate::render::screen::Screen;
 
 /// After so long without an answer it is said that there is none.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// How long `reconcile` has to end what is under way before it is told a second time, which ends it on the spot: a
+/// question that nobody answers holds it up.
+const GRACE: Duration = Duration::from_secs(2);
 /// How often that is brought up to date.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -264,20 +267,23 @@ impl Top<'_> {
         })?;
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
         let mut ending = false;
+        let mut again: Option<Instant> = None;
         let status = loop {
+            let due = again.unwrap_or_else(Instant::now);
             tokio::select! {
                 status = child.wait() => break status,
+                () = tokio::time::sleep_until(due), if again.is_some() => {
+                    again = None;
+                    terminate(pid);
+                }
                 signal = self.signals.next() => match signal {
                     Some(SIGTSTP) => stop_here(),
                     // The terminal sent it to both, and it is the other one's.
                     Some(SIGINT | SIGCONT) => {}
                     _ => {
+                        again = (!ending).then(|| Instant::now() + GRACE);
                         ending = true;
-                        if let Some(pid) = pid {
-                            let pid = nix::unistd::Pid::from_raw(pid);
-                            // It may have ended in this moment.
-                            let _gone = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
-                        }
+                        terminate(pid);
                     }
                 }
             }
@@ -307,6 +313,14 @@ impl Top<'_> {
                 }
             }
         }
+    }
+}
+
+fn terminate(pid: Option<i32>) {
+    if let Some(pid) = pid {
+        // It may have ended in this moment.
+        let _gone =
+            nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGTERM);
     }
 }
 

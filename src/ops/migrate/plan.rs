@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::error::Result;
 use crate::store::Tables;
+use crate::store::citus::PROPAGATE_LIMITS;
 use crate::store::migrate::{
     self as sql, Action, Kind, MIGRATIONS, Migration, Wanted, plan_index, plan_index_of_new,
 };
@@ -205,7 +206,7 @@ impl Script<'_> {
     fn begin(&self) -> String {
         let timeout = sql::set_lock_timeout(LOCK_TIMEOUT_BY_HAND);
         if self.spreads {
-            format!("begin;\n{};\n{timeout};\n", sql::PROPAGATE_LIMITS)
+            format!("begin;\n{};\n{timeout};\n", PROPAGATE_LIMITS.text)
         } else {
             format!("begin;\n{timeout};\n")
         }

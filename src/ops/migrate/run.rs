@@ -6,6 +6,7 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 
 use crate::connect::{Connection, Settings, Tx};
 use crate::error::{Error, Result};
+use crate::store::citus::PROPAGATE_LIMITS;
 use crate::store::migrate::{self as sql, Action, Kind, MIGRATIONS, Migration, Wanted};
 use crate::store::{Executor, Tables};
 
@@ -318,7 +319,7 @@ impl Runner<'_> {
     ) -> Result<()> {
         let tx = self.worker.begin().await?;
         if self.spreads {
-            tx.run(&sql::command(sql::PROPAGATE_LIMITS), &[]).await?;
+            tx.run(&sql::command(PROPAGATE_LIMITS.text), &[]).await?;
         }
         tx.run(
             &sql::command(&sql::set_lock_timeout(self.options.lock_timeout)),

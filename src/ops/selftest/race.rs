@@ -9,10 +9,11 @@ use super::Request;
 use super::check::Check;
 use super::env::{Client, Env, id, request, unexpected};
 use crate::error::Result;
+use crate::key::KeyId;
 use crate::protocol::{self, Reservation};
 use crate::response::Response;
 
-/// Longest that a loser asks for the winner's answer.
+/// Longest that a loser asks for the winner's answer while that may still be at work.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -38,8 +39,8 @@ struct Met {
     worked: Option<Vec<u8>>,
     /// Whether its first answer was "in progress".
     waited: bool,
-    /// What it was answered in the end.
-    answer: Vec<u8>,
+    /// What it was answered in the end; `None`: it gave up.
+    answer: Option<Vec<u8>>,
 }
 
 /// What all of them met.
@@ -109,27 +110,37 @@ impl Sum {
         self.works += works.len() as u64;
         self.wrong_keys += u64::from(works.len() != 1);
         self.waited += met.iter().filter(|met| met.waited).count() as u64;
-        let stray = |met: &&Met| works.first().is_none_or(|work| **work != met.answer);
+        let stray = |met: &&Met| works.first().copied() != met.answer.as_ref() || met.answer.is_none();
         self.strays += met.iter().filter(stray).count() as u64;
     }
 }
 
 async fn one_key(env: &Env, round: u32) -> Result<Vec<Met>> {
-    let start = Arc::new(Barrier::new(env.clients.len()));
     let id = id(&format!("race-{round}"))?;
+    let mut met = all_at_once(env, &id, PATIENCE).await?;
+    if met.iter().any(|met| met.answer.is_none()) {
+        // A slow pool is no broken guarantee. By now the winner has stored its answer, so once more is enough.
+        met.retain(|met| met.answer.is_some());
+        met.append(&mut all_at_once(env, &id, Duration::ZERO).await?);
+    }
+    Ok(met)
+}
+
+async fn all_at_once(env: &Env, id: &KeyId, patience: Duration) -> Result<Vec<Met>> {
+    let start = Arc::new(Barrier::new(env.clients.len()));
     env.all(|client| {
         let (start, request) = (Arc::clone(&start), request(id.clone()));
         async move {
             let request = request?;
             start.wait().await;
-            compete(&client, &request).await
+            compete(&client, &request, patience).await
         }
     })
     .await
 }
 
-async fn compete(client: &Client, request: &protocol::Request) -> Result<Met> {
-    let until = Instant::now() + PATIENCE;
+async fn compete(client: &Client, request: &protocol::Request, patience: Duration) -> Result<Met> {
+    let until = Instant::now() + patience;
     let mut waited = false;
     loop {
         match client.ask(request).await? {
@@ -142,19 +153,26 @@ async fn compete(client: &Client, request: &protocol::Request) -> Result<Met> {
                 return Ok(Met {
                     worked: Some(body.clone()),
                     waited,
-                    answer: body,
+                    answer: Some(body),
                 });
             }
             Reservation::Replay(replay) => {
                 return Ok(Met {
                     worked: None,
                     waited,
-                    answer: replay.response.body().to_owned(),
+                    answer: Some(replay.response.body().to_owned()),
                 });
             }
             Reservation::InProgress(_) if Instant::now() < until => {
                 waited = true;
                 tokio::time::sleep(PAUSE).await;
+            }
+            Reservation::InProgress(_) => {
+                return Ok(Met {
+                    worked: None,
+                    waited: true,
+                    answer: None,
+                });
             }
             other => return Err(unexpected(request.id(), "replayed", &other)),
         }

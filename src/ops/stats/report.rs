@@ -158,9 +158,9 @@ pub struct Report {
     /// Creation time of the oldest row.
     pub oldest: Option<Timestamp>,
     /// The table of the keys.
-    pub keys: Storage,
+    pub keys: Option<Storage>,
     /// The event log.
-    pub events: Storage,
+    pub events: Option<Storage>,
     /// The purge's work.
     pub backlog: Backlog,
     /// What could not be told, and why.

@@ -18,10 +18,6 @@ pub(crate) async fn has_rows(executor: &impl Executor, tables: &Tables) -> Resul
     Ok(answer.rows.first().is_some_and(|row| row.get("filled")))
 }
 
-/// Has the other nodes keep what the transaction sets with `set local`, such as its time limit for locks. A server
-/// without Citus takes it for a setting of somebody's own.
-pub(crate) const PROPAGATE_LIMITS: &str = "set local citus.propagate_set_commands = 'local'";
-
 /// Distributes the table by the client, over as many shards as the setting `citus.shard_count` says, and beside other
 /// tables that are distributed by a text. Under the lock nobody fills the table, whose rows would be copied and left
 /// behind as well.

@@ -216,6 +216,20 @@ async fn each_statement_is_planned_over_the_shards() {
     }
 }
 
+/// The extension alone changes nothing for a table that this server holds by itself.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs Citus: IDEMCTL_TEST_DATABASE_URL"]
+async fn a_plain_table_takes_any_style_of_dates() {
+    let db = super::cluster().await;
+    run(&db, &["migrate"]).await.ok();
+    let name = &db.name;
+    db.client
+        .batch_execute(&format!("alter database {name} set datestyle = 'SQL, DMY'"))
+        .await
+        .unwrap();
+    run(&db, &["list"]).await.ok();
+}
+
 /// A coordinator spends more on a claim than a plain server; so services may ask any node.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs Citus: IDEMCTL_TEST_DATABASE_URL"]

@@ -317,3 +317,42 @@ async fn what_cannot_be_told_is_unknown() {
         output.transcript()
     );
 }
+
+/// A size that is not known is not 0: else a table of any size would be read as a whole.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_size_nothing_is_read_as_a_whole() {
+    let _private = crate::support::not_on_citus("its nodes have rights of their own").await;
+    let cli = filled().await;
+    let reader = format!("reader_{}", cli.db.name);
+    cli.execute(&format!(
+        "create role {reader} login; grant select on all tables in schema public to {reader};
+         revoke execute on function pg_table_size(regclass) from public"
+    ))
+    .await;
+    let url = cli.db.url.replacen("idemctl@", &format!("{reader}@"), 1);
+    let stats = |more: &'static [&'static str]| {
+        let run = cli.command(&[&["stats"], more].concat()).on(&url);
+        async { calm(run.run().await).ok() }
+    };
+    let json: Value = serde_json::from_str(&stats(&["-o", "json"]).await).unwrap();
+    for part in ["storage", "event_log", "rows"] {
+        assert_eq!(json[part], Value::Null, "{json}");
+    }
+    let unknown = json["unknown"].to_string();
+    for part in ["the size of idempotency: ", "not read without an exact count"] {
+        assert!(unknown.contains(part), "{unknown}");
+    }
+    assert_eq!(json["oldest_expired"]["client_id"], "shop-9");
+    let text = stats(&[]).await;
+    for part in [
+        "rows      ? in schema",
+        "size      unknown\n",
+        "events    unknown\n",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    let csv = stats(&["-o", "csv"]).await;
+    assert!(csv.contains("backlog") && !csv.contains("size"), "{csv}");
+    let json: Value = serde_json::from_str(&stats(&["--exact", "-o", "json"]).await).unwrap();
+    assert_eq!(count(&json["rows"]), 7);
+}

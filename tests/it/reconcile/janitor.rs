@@ -80,6 +80,35 @@ async fn the_daemon_leaves_a_row_alone_after_unknown_and_goes_on_with_others() {
     assert!(output.stderr.contains("completed 1"), "{}", output.stderr);
 }
 
+/// A page full of rows that cannot be read: the next one is behind it.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_cannot_be_read_keep_no_other_from_its_turn() {
+    let mut f = fixture().await;
+    f.config = f.cli.config(&format!(
+        "{POLICY}limit = 2\n{}",
+        section("acme", f.provider.address)
+    ));
+    for key in ["a-1", "a-2", "charged"] {
+        f.stuck(key).await;
+        f.provider.book(key, "succeeded");
+    }
+    f.cli
+        .execute(
+            "alter table idempotency alter fingerprint drop not null;
+             update idempotency set fingerprint = null, locked_until = now() - interval '20 min' where key like 'a-%'",
+        )
+        .await;
+    let daemon = f.cli.command(&["janitor", "-c", &f.config]).spawn();
+    until("the third is done", async || {
+        f.row("charged").await.is_some_and(|row| row.starts_with("done"))
+    })
+    .await;
+    assert_eq!(f.row("a-1").await.unwrap(), "in_progress");
+    daemon.signal(nix::sys::signal::Signal::SIGTERM);
+    let output = calm(daemon.wait().await);
+    assert!(output.stderr.contains("unreadable"), "{}", output.transcript());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn without_providers_the_policy_is_refused() {
     let f = fixture().await;

@@ -3,7 +3,7 @@
 //! Event triggers change the scratch table just after the migrations have made it, as a DBA's well-meant rules might.
 
 use super::{json, named, schemas, short};
-use crate::support::{Database, Output, database};
+use crate::support::{Database, Output, database, until};
 
 /// Runs this SQL once, as soon as the table `idempotency` (or the one named) is there.
 async fn sabotage(table: &str, then: &str) -> Database {
@@ -30,7 +30,7 @@ async fn sabotage(table: &str, then: &str) -> Database {
 }
 
 /// A trigger before each row of these statements, with this body.
-async fn trigger(table: &str, on: &str, body: &str) -> Database {
+pub(super) async fn trigger(table: &str, on: &str, body: &str) -> Database {
     let db = sabotage(
         table,
         &format!(
@@ -224,4 +224,73 @@ async fn a_log_that_keeps_nothing_is_seen() {
     let report = json(&output);
     let passed = named(&report, "passed");
     assert!(!passed.contains(&"events".to_owned()), "{}", output.transcript());
+}
+
+/// The first lease is over as soon as it begins, as for a machine that does nothing else in time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_was_too_short_is_tried_again_with_a_longer_one() {
+    let early = "new.created_at := now() - interval '1 minute'; end if; return new;";
+    let db = trigger(
+        "idempotency",
+        "insert",
+        &format!("if new.key = 'kill-0' then {early}"),
+    )
+    .await;
+    let output = run(&db).await;
+    assert_eq!(output.code, 0, "{}", output.transcript());
+    let db = trigger(
+        "idempotency",
+        "insert",
+        &format!("if new.key like 'kill-%' then {early}"),
+    )
+    .await;
+    let output = run(&db).await;
+    assert_eq!(output.code, 6, "{}", output.transcript());
+    assert_eq!(named(&json(&output), "not_checked"), ["kill.blocked"]);
+    assert!(
+        output.stdout.contains("the lease of 16 s was over"),
+        "{}",
+        output.transcript()
+    );
+}
+
+/// A winner that takes longer to store its answer than the losers ask for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_pool_is_no_broken_guarantee() {
+    let body = "if new.key = 'race-0' and new.status = 'done' then perform pg_sleep(6); end if; return new;";
+    let db = trigger("idempotency", "update", body).await;
+    let output = run(&db).await;
+    assert_eq!(output.code, 0, "{}", output.transcript());
+}
+
+/// Everybody may read the arguments of a process.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_password_is_no_argument_of_the_process_that_is_killed() {
+    let body = "if new.key = 'kill-0' then perform pg_advisory_xact_lock(1); end if; return new;";
+    let db = trigger("idempotency", "insert", body).await;
+    db.client
+        .batch_execute("select pg_advisory_lock(1)")
+        .await
+        .unwrap();
+    let url = db.url.replace("idemctl@", "idemctl:hush@");
+    let own = short(&["-d", &url]).spawn();
+    let parent = format!("\nPPid:\t{}\n", own.pid());
+    let children = || {
+        let all = std::fs::read_dir("/proc").unwrap().flatten();
+        all.filter(|process| {
+            let status = std::fs::read_to_string(process.path().join("status"));
+            status.is_ok_and(|status| status.contains(&parent))
+        })
+        .filter_map(|process| std::fs::read_to_string(process.path().join("cmdline")).ok())
+        .find(|args| args.contains("--hold"))
+    };
+    until("there is a process to be killed", async || children().is_some()).await;
+    let args = children().unwrap();
+    db.client
+        .batch_execute("select pg_advisory_unlock(1)")
+        .await
+        .unwrap();
+    assert!(!args.contains("hush"), "{args}");
+    let output = own.wait().await;
+    assert_eq!(output.code, 0, "{}", output.transcript());
 }

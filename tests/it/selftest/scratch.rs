@@ -92,20 +92,44 @@ async fn what_a_killed_run_left_is_named_and_not_touched() {
 /// The process that holds a key until it is killed ends with whoever started it: then its stdin is closed.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_victim_does_not_outlive_its_parent() {
+    let db = migrated().await;
+    let mark = "comment on schema s is 'scratch schema of idemctl; nothing in it is worth keeping'";
+    db.client.batch_execute(mark).await.unwrap();
+    let said = hold().on(&db.url).run().await.ok();
+    assert!(said.starts_with(r#"{"attempt":1,"provider_key":""#), "{said}");
+    assert_eq!(states(&db).await, ["in_progress"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_victim_writes_into_no_schema_but_a_scratch_one() {
+    let db = migrated().await;
+    let output = hold().on(&db.url).run().await;
+    assert_eq!(output.code, 4, "{}", output.transcript());
+    assert!(
+        output.stderr.contains("nothing was written"),
+        "{}",
+        output.transcript()
+    );
+    assert!(states(&db).await.is_empty());
+    let odd = idemctl(&["selftest", "--hold", "s", "4"]).on(&db.url).run().await;
+    assert_eq!(odd.code, 2, "{}", odd.transcript());
+}
+
+async fn migrated() -> Database {
     let db = database().await;
     idemctl(&["migrate", "--schema", "s"])
         .on(&db.url)
         .run()
         .await
         .ok();
-    let args = ["selftest", "--hold", "s"];
-    let said = idemctl(&args).on(&db.url).run().await.ok();
-    assert!(said.starts_with(r#"{"attempt":1,"provider_key":""#), "{said}");
-    let held: String = db
-        .client
-        .query_one("select status from s.idempotency where key = 'kill'", &[])
-        .await
-        .unwrap()
-        .get(0);
-    assert_eq!(held, "in_progress");
+    db
+}
+
+fn hold() -> Run {
+    idemctl(&["selftest", "--hold", "s", "0"])
+}
+
+async fn states(db: &Database) -> Vec<String> {
+    let rows = db.client.query("select status from s.idempotency", &[]).await;
+    rows.unwrap().iter().map(|row| row.get(0)).collect()
 }

@@ -62,8 +62,7 @@ async fn a_signal_while_reconcile_asks() {
     tmux.shows("> shop-1").await;
     tmux.keys(&["r", "Enter"]).await;
     tmux.shows("[y/N]").await;
-    tmux.signal(Signal::SIGTERM);
-    // The question stands until somebody answers or a second signal comes: as `reconcile` by itself.
+    // One is enough, though the question would stand until somebody answers.
     tmux.signal(Signal::SIGTERM);
     tmux.ended(130).await;
     let state = "select status from idempotency where (client_id, key) = ('shop-1', 'order-1')";

@@ -37,7 +37,7 @@ async fn the_provider_is_asked_and_the_key_reconciled_after_a_yes() {
     tmux.keys(&["r"]).await;
     tmux.shows_all(&["reconcile shop-1 order-1", "Why?"]).await;
     tmux.keys(&["paged at 3 a.m.", "Enter"]).await;
-    tmux.shows_all(&["acme says charged", "reconcile 1 key(s)? [y/N]"])
+    tmux.shows_all(&["acme says charged", "complete shop-1 order-1? [y/N]"])
         .await;
     tmux.is_taken(false).await;
     tmux.keys(&["n"]).await;
@@ -57,7 +57,7 @@ async fn the_provider_is_asked_and_the_key_reconciled_after_a_yes() {
     tmux.keys(&["r"]).await;
     tmux.shows_all(&["reconcile shop-1 order-1", "Why?"]).await;
     tmux.keys(&["ticket 7", "Enter"]).await;
-    tmux.shows("reconcile 1 key(s)? [y/N]").await;
+    tmux.shows("complete shop-1 order-1? [y/N]").await;
     tmux.keys(&["y"]).await;
     tmux.shows("(exit 0) Enter goes back to top").await;
     assert_eq!(cli.text(state).await, "done");

@@ -247,7 +247,11 @@ impl Session<'_> {
         if ready.len() > 20 {
             say(&format!("  ... and {} more", ready.len() - 20));
         }
-        confirm(&self.args.change, &format!("reconcile {} key(s)?", ready.len()))
+        let question = match ready {
+            [one] => format!("{} {}?", one.action.as_str(), one.seen.id),
+            _ => format!("reconcile {} keys?", ready.len()),
+        };
+        confirm(&self.args.change, &question)
     }
 
     async fn write(&mut self, rows: Rows, _confirmed: Confirmed) -> Ran {

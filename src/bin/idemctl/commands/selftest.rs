@@ -1,19 +1,17 @@
 //! `idemctl selftest`: does the protocol hold on this database, through this pooler?
 
-use std::ffi::OsString;
 use std::time::Duration;
 
 use idemctl::error::Error;
-use idemctl::ops::selftest::{self, Holder, Progress, Report, Request, Verdict};
+use idemctl::ops::selftest::{self, Errand, Holder, Progress, Report, Request, Verdict};
 
+use crate::cli::GlobalArgs;
 use crate::context::Context;
 use crate::exit::{CliError, Exit, Result};
 use crate::lifecycle::Lifecycle;
+use crate::own::Own;
 use crate::render::selftest::SelftestView;
 use crate::settings;
-
-/// What makes the process that is killed out of the same command line.
-const HOLD: &str = "--hold";
 
 /// Race clients, kill one, check fencing and replay on this database, in a scratch schema that is dropped afterwards
 ///
@@ -32,12 +30,12 @@ pub(crate) struct SelftestArgs {
     /// Name of the scratch schema, which must not exist [default: a random one]
     #[arg(long, value_name = "NAME")]
     scratch: Option<String>,
-    /// Claim a key in this scratch schema and wait to be killed
-    #[arg(long, value_name = "SCHEMA", hide = true)]
-    hold: Option<String>,
+    /// Claim the key of this try in this scratch schema and wait to be killed
+    #[arg(long, num_args = 2, value_names = ["SCHEMA", "TRY"], hide = true)]
+    hold: Vec<String>,
 }
 
-pub(crate) async fn run(context: &Context, args: SelftestArgs) -> Result<Exit> {
+pub(crate) async fn run(context: &Context, args: SelftestArgs, global: &GlobalArgs) -> Result<Exit> {
     let SelftestArgs {
         clients,
         rounds,
@@ -46,10 +44,14 @@ pub(crate) async fn run(context: &Context, args: SelftestArgs) -> Result<Exit> {
         hold,
     } = args;
     let settings = context.settings.connection()?;
-    if let Some(schema) = hold {
+    if let [schema, number] = hold.as_slice() {
+        let errand = Errand::new(schema, number)?;
         let say = |line: &str| crate::render::raw(&format!("{line}\n"));
-        selftest::hold(&settings, &schema, say, parent_gone()).await?;
-        return Ok(Exit::Done);
+        return if selftest::hold(&settings, &errand, say, parent_gone()).await? {
+            Ok(Exit::Done)
+        } else {
+            Err(no_scratch(schema))
+        };
     }
     let lifecycle = Lifecycle::install(false)?;
     let request = Request {
@@ -57,7 +59,7 @@ pub(crate) async fn run(context: &Context, args: SelftestArgs) -> Result<Exit> {
         rounds,
         race_time,
         scratch,
-        holder: Some(holder()?),
+        holder: Some(holder(global)?),
     };
     request.check()?;
     let mut progress = |now: Progress<'_>| match now {
@@ -85,17 +87,18 @@ pub(crate) async fn run(context: &Context, args: SelftestArgs) -> Result<Exit> {
     verdict(&report)
 }
 
-/// The same program with the same command line, so that it connects in the same way.
-fn holder() -> Result<Holder> {
-    let program = std::env::current_exe().map_err(|error| {
-        CliError::new(
-            Exit::Other,
-            format!("couldn't find the own program, which is to be killed: {error}"),
-        )
-    })?;
-    let mut args: Vec<OsString> = std::env::args_os().skip(1).collect();
-    args.push(HOLD.into());
-    Ok(Holder { program, args })
+/// The same program, which connects in the same way.
+fn holder(global: &GlobalArgs) -> Result<Holder> {
+    let mut own = Own::new("selftest", global)?;
+    own.arg("--hold");
+    let Own { program, args, env } = own;
+    Ok(Holder { program, args, env })
+}
+
+fn no_scratch(schema: &str) -> CliError {
+    let what = format!("the schema {schema} is no scratch schema of a self test; nothing was written");
+    CliError::new(Exit::Refused, what)
+        .hint("`idemctl selftest` makes its own schema, and starts this by itself")
 }
 
 /// Ends when nobody holds the other end of our stdin any more.

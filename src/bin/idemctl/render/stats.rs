@@ -26,8 +26,8 @@ pub(crate) struct StatsView {
     providers: Option<NamesView>,
     oldest_expired: Option<OldestView>,
     oldest_created_at: Option<Timestamp>,
-    storage: StorageView,
-    event_log: StorageView,
+    storage: Option<StorageView>,
+    event_log: Option<StorageView>,
     backlog: BacklogView,
     unknown: Vec<String>,
 }
@@ -144,8 +144,8 @@ impl From<Report> for StatsView {
             providers: providers.map(|names| NamesView::new(names, all)),
             oldest_expired: oldest_expired.map(OldestView::from),
             oldest_created_at: oldest,
-            storage: keys.into(),
-            event_log: events.into(),
+            storage: keys.map(StorageView::from),
+            event_log: events.map(StorageView::from),
             backlog: backlog.into(),
             unknown,
         }

@@ -30,9 +30,17 @@ impl Document for StatsView {
             )?,
             None => writeln!(out)?,
         }
-        self.storage.line(out, "size")?;
-        self.storage.housekeeping(out)?;
-        self.event_log.line(out, "events")?;
+        match &self.storage {
+            Some(storage) => {
+                storage.line(out, "size")?;
+                storage.housekeeping(out)?;
+            }
+            None => writeln!(out, "size      unknown")?,
+        }
+        match &self.event_log {
+            Some(log) => log.line(out, "events")?,
+            None => writeln!(out, "events    unknown")?,
+        }
         let again = self.taken_over.zip(self.rows).map(|(again, rows)| {
             let percent = share(again.count, rows.count) * 100.0;
             format!(
@@ -104,16 +112,17 @@ impl Document for StatsView {
         if let Some(due) = self.backlog.rows {
             add("backlog", "", due.count.to_string(), due.estimated);
         }
-        let storage = &self.storage;
-        for (name, value) in [
-            ("table_bytes", storage.table_bytes),
-            ("index_bytes", storage.index_bytes),
-            ("toast_bytes", storage.toast_bytes),
-            ("total_bytes", storage.total_bytes),
-        ] {
-            add("size", name, value.to_string(), false);
+        if let Some(storage) = &self.storage {
+            for (name, value) in [
+                ("table_bytes", storage.table_bytes),
+                ("index_bytes", storage.index_bytes),
+                ("toast_bytes", storage.toast_bytes),
+                ("total_bytes", storage.total_bytes),
+            ] {
+                add("size", name, value.to_string(), false);
+            }
+            add("dead_rows", "", storage.dead_rows.to_string(), true);
         }
-        add("dead_rows", "", storage.dead_rows.to_string(), true);
         Some(rows)
     }
 }
