@@ -104,7 +104,8 @@ async fn a_bounded_look_says_so() {
     let text = adopt(&db, &args).run().await.ok();
     for part in [
         "100 rows looked at, not all of them",
-        "only 100 rows were looked at (--rows)",
+        "only 100 rows were looked at;",
+        "--rows N looks at more",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
