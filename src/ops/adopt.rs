@@ -260,7 +260,7 @@ async fn look(
         Err(error) => return Err(error),
     }
     if report.problems.is_empty() {
-        report.warnings = warnings::warnings(&report, &copy);
+        report.warnings.extend(warnings::warnings(&report, &copy));
         report.script = Some(text(&copy.statements()));
         report.view = Some(text(&[copy.view()]));
         report.plan = Some((copy, columns));

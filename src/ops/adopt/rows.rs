@@ -41,6 +41,7 @@ pub(super) fn judge(report: &mut Report, counts: &Counts, limit: u64) {
         no_created_at,
         no_locked_until,
         odd_codes,
+        done_without_code,
         in_progress,
         live,
         done,
@@ -54,6 +55,15 @@ pub(super) fn judge(report: &mut Report, counts: &Counts, limit: u64) {
         done,
         failed,
     });
+    let coded = report
+        .columns
+        .iter()
+        .any(|column| column.ours == "status_code" && column.theirs.is_some());
+    if coded && done_without_code > 0 {
+        report.warnings.push(Remark::new(format!(
+            "{done_without_code} of the rows are done and have no status code: a repeat gets 200, whatever was sent at first"
+        )));
+    }
     for (count, what) in [
         (
             no_client,

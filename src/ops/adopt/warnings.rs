@@ -1,8 +1,9 @@
 //! What has to be known before the script is run.
 
 use super::Report;
+use super::column::Fit;
 use super::remark::{Remark, Remedy};
-use crate::store::adopt::Copy;
+use crate::store::adopt::{Copy, StatusWord, Value};
 
 /// In the order of their weight.
 pub(super) fn warnings(report: &Report, copy: &Copy) -> Vec<Remark> {
@@ -27,6 +28,7 @@ pub(super) fn warnings(report: &Report, copy: &Copy) -> Vec<Remark> {
             Remedy::Settle,
         ),
     ];
+    warnings.extend(spelling(report));
     let Some(rows) = &report.rows else {
         return warnings;
     };
@@ -44,6 +46,11 @@ pub(super) fn warnings(report: &Report, copy: &Copy) -> Vec<Remark> {
             ),
             Remedy::DoAgain,
         ));
+    } else if fails_unseen(copy) {
+        warnings.push(Remark::with(
+            "a row that is `failed` by the time of the copy is final here: a repeat gets the stored error",
+            Remedy::DoAgain,
+        ));
     }
     if !rows.all {
         warnings.push(Remark::with(
@@ -56,4 +63,33 @@ pub(super) fn warnings(report: &Report, copy: &Copy) -> Vec<Remark> {
         ));
     }
     warnings
+}
+
+/// Their table takes several spellings for one key, and ours takes a text for itself.
+fn spelling(report: &Report) -> Option<Remark> {
+    let converted: Vec<String> = report
+        .columns
+        .iter()
+        .filter(|column| matches!(column.ours, "client_id" | "key") && column.fit == Fit::Converts)
+        .filter_map(|column| Some(format!("{} ({})", column.theirs.as_ref()?, column.kind.as_ref()?)))
+        .collect();
+    (!converted.is_empty()).then(|| {
+        Remark::new(format!(
+            "the new services must spell {} as PostgreSQL prints it (a uuid in lower case with hyphens, a number without \
+             leading zeros, no blanks at the end) before they reserve: another spelling of an old key is a new key here, and is \
+             charged again",
+            converted.join(" and ")
+        ))
+    })
+}
+
+/// Whether the script knows a word for a failure that no row had.
+fn fails_unseen(copy: &Copy) -> bool {
+    copy.values.iter().any(|(_, value)| match value {
+        Value::Status(_, words, known) => {
+            let named = |word: &StatusWord| word.theirs == "failed";
+            !words.iter().any(named) && known.iter().any(named)
+        }
+        _ => false,
+    })
 }

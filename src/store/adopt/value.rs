@@ -108,10 +108,20 @@ fn status(column: &str, words: &[Word], known: &[Word]) -> String {
             })
     };
     let text = format!("{column}::text collate \"C\"");
-    let known = match known {
-        [] => String::new(),
-        known => format!("case lower({text}){} end", whens(known)),
-    };
+    let mut states: Vec<&str> = known.iter().map(|word| word.ours).collect();
+    states.dedup();
+    let mut known = states.iter().fold(String::new(), |mut sql, state| {
+        let list: Vec<String> = known
+            .iter()
+            .filter(|word| word.ours == *state)
+            .map(|word| quote_literal(&word.theirs))
+            .collect();
+        let _ = write!(sql, " when lower({text}) in ({}) then '{state}'", list.join(", "));
+        sql
+    });
+    if !known.is_empty() {
+        known = format!("case{known} end");
+    }
     match (words, known.as_str()) {
         ([], known) => known.to_owned(),
         (words, "") => format!("case {text}{} end", whens(words)),
