@@ -113,7 +113,7 @@ impl Idempotency {
 }
 
 /// Zero, tiny and huge leases are mistakes, never "none" or "for ever".
-fn check_lease(lease: Duration) -> Result<()> {
+pub(crate) fn check_lease(lease: Duration) -> Result<()> {
     if (MIN_LEASE..=MAX_LEASE).contains(&lease) {
         return Ok(());
     }

@@ -10,21 +10,23 @@ mod column;
 mod fit;
 mod names;
 mod rehearsal;
-mod script;
+mod remark;
+mod rows;
 mod status;
+mod warnings;
 
 use std::time::Duration;
-
-use serde::Serialize;
 
 use crate::connect::Connection;
 use crate::error::{Error, Result};
 use crate::store::Executor;
-use crate::store::adopt::{self as sql, Column, Copy, Counts, Table, Value};
+use crate::store::adopt::{self as sql, Column, Copy, Table, Value};
 use crate::store::shape::OLD_COLUMNS;
 
 pub use column::{ColumnFit, Fit};
 pub use rehearsal::{Step, rehearse};
+pub use remark::{Remark, Remedy};
+pub use rows::RowsReport;
 pub use status::WordFit;
 
 use fit::Said;
@@ -32,6 +34,9 @@ use names::Chosen;
 
 /// Fewest and most rows that are looked at.
 pub const ROWS: (u64, u64) = (1, 100_000_000);
+
+/// What our table is called until all is copied: nobody can claim a key in a half of it.
+pub const COPY: &str = sql::FILLED;
 
 /// What to look at, and what is known of it.
 #[derive(Debug, Clone)]
@@ -46,9 +51,9 @@ pub struct Request {
     pub status: Vec<(String, String)>,
     /// The client of every row, where they have no column for it.
     pub client_constant: Option<String>,
-    /// How long a lock of theirs lasts.
+    /// How long a lock of theirs lasts: 1 second to 24 hours.
     pub lease: Duration,
-    /// Of their times without a zone.
+    /// Of their times without a zone: a name of `pg_timezone_names`.
     pub time_zone: String,
     /// Most rows to look at: [`ROWS`].
     pub rows: u64,
@@ -81,25 +86,9 @@ impl Request {
         if let Some(client) = &self.client_constant {
             crate::key::check_name("client_constant", client)?;
         }
+        crate::protocol::check_lease(self.lease)?;
         status::check(&self.status)
     }
-}
-
-/// What was counted in the rows.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct RowsReport {
-    /// Rows that were looked at.
-    pub looked_at: i64,
-    /// Whether that was all of them.
-    pub all: bool,
-    /// In progress, as the script would convert them.
-    pub in_progress: i64,
-    /// Of these, with a lease that is not over.
-    pub live: i64,
-    /// Done.
-    pub done: i64,
-    /// Failed.
-    pub failed: i64,
 }
 
 /// What was found.
@@ -124,10 +113,11 @@ pub struct Report {
     /// What was counted; `None` where the columns do not fit, or the rows cannot be read.
     pub rows: Option<RowsReport>,
     /// Why it cannot be done; empty where a way was found.
-    pub problems: Vec<String>,
+    pub problems: Vec<Remark>,
     /// What has to be known before.
-    pub warnings: Vec<String>,
-    /// The migration, for psql; `None` where there is none.
+    pub warnings: Vec<Remark>,
+    /// The statements of the migration, to be run outside a transaction, in one session, up to the first error; `None`
+    /// where there is none.
     pub script: Option<String>,
     /// A view that shows their table under our names, for reading.
     pub view: Option<String>,
@@ -137,13 +127,24 @@ pub struct Report {
 
 /// Looks at the table; `None` where there is none of that name.
 ///
-/// Nothing is written: the transaction is read-only. Returns [`Error::Invalid`] for a request that makes no sense, for
+/// Nothing is written: the transaction is read-only. Returns [`Error::Invalid`] for a request that makes no sense (before
+/// any row is read), for
 /// a table that needs no such help (`idempotency` with our columns, which `migrate` takes as it is), and for what is no
 /// table.
 pub async fn run(conn: &mut Connection, request: &Request) -> Result<Option<Report>> {
     request.check()?;
     let tx = conn.begin().await?;
     sql::read_only(&tx).await?;
+    if !sql::is_zone(&tx, &request.time_zone).await? {
+        // An offset would be read with the sign of POSIX: +03:00 is west of Greenwich there.
+        return Err(Error::Invalid {
+            field: "time_zone",
+            reason: format!(
+                "{} is no name of pg_timezone_names, such as Europe/Paris, Etc/GMT-3 or UTC",
+                request.time_zone
+            ),
+        });
+    }
     let Some(table) = sql::table(&tx, &request.table, request.schema.as_deref()).await? else {
         return Ok(None);
     };
@@ -189,7 +190,7 @@ fn ours_already(table: &Table, columns: &[Column]) -> Result<()> {
     let has = |name: &str| columns.iter().any(|column| column.name == name);
     if table.name == "idempotency" && OLD_COLUMNS.iter().all(|(name, _)| has(name)) {
         return invalid(format!(
-            "{}.{} has our columns already: `idemctl migrate` adopts it in place",
+            "{}.{} has our columns already: the migrations adopt it in place",
             table.schema, table.name
         ));
     }
@@ -220,7 +221,10 @@ async fn look(
     let mut fits = Vec::new();
     for (column, value) in fit::judge(&chosen, &said) {
         if column.fit == Fit::Cannot {
-            problems.push(format!("{}: {}", column.ours, column.how));
+            problems.push(Remark {
+                text: format!("{}: {}", column.ours, column.how),
+                remedy: fit::remedy(&column),
+            });
         }
         fits.push(column);
         values.extend(value);
@@ -228,7 +232,7 @@ async fn look(
     fits.insert(3.min(fits.len()), status.column);
     values.extend(status.value.map(|value| ("status", value)));
     let order = unique(&chosen, request.client_constant.is_some(), keys).unwrap_or_else(|problem| {
-        problems.push(problem);
+        problems.push(Remark::new(problem));
         Vec::new()
     });
     let mut report = Report::before_rows(&table, request, fits, status.words);
@@ -244,44 +248,58 @@ async fn look(
         order,
     };
     match sql::count(executor, &copy, request.rows).await {
-        Ok(counts) => judge_rows(&mut report, &counts, request.rows),
+        Ok(counts) => rows::judge(&mut report, &counts, request.rows),
         // The server's words would show the value.
-        Err(error) if class_of_values(&error) => report.problems.push(format!(
-            "a row holds a value that cannot be converted as planned (SQLSTATE {}); leave the column out with --map COLUMN=-, \
-             or mend the row",
-            error.sqlstate().unwrap_or_default()
+        Err(error) if rows::class_of_values(&error) => report.problems.push(Remark::with(
+            format!(
+                "a row holds a value that cannot be converted as planned (SQLSTATE {}); mend the row, or leave the column out",
+                error.sqlstate().unwrap_or_default()
+            ),
+            Remedy::LeaveOut(None),
         )),
         Err(error) => return Err(error),
     }
     if report.problems.is_empty() {
-        report.warnings = script::warnings(&report, &copy);
-        report.script = Some(script::migration(&copy, &report.warnings));
-        report.view = Some(script::view(&copy));
+        report.warnings.extend(warnings::warnings(&report, &copy));
+        report.script = Some(text(&copy.statements()));
+        report.view = Some(text(&[copy.view()]));
         report.plan = Some((copy, columns));
     }
     Ok(report)
 }
 
-fn of_table(table: &Table, request: &Request) -> Vec<String> {
+/// Statements one after the other.
+fn text(statements: &[String]) -> String {
+    let each = statements.iter().map(|statement| format!("{statement};\n"));
+    each.collect::<Vec<_>>().join("\n")
+}
+
+fn of_table(table: &Table, request: &Request) -> Vec<Remark> {
     let mut problems = Vec::new();
     let target = request.schema.as_ref().unwrap_or(&table.schema);
     if table.taken {
-        problems.push(format!(
-            "{target}.idempotency is there already; rename it, or give another --schema"
+        problems.push(Remark::with(
+            format!("{target}.idempotency is there already; rename it, or choose another schema"),
+            Remedy::OtherSchema,
         ));
+    }
+    if table.half_filled {
+        problems.push(Remark::new(format!(
+            "{target}.{COPY} is there already, the copy of a script that did not come to its end; if none is running, drop it"
+        )));
     }
     if !table.readable {
-        problems.push(format!(
+        problems.push(Remark::new(format!(
             "this role may not read {}.{}; grant select on it (and usage on its schema)",
             table.schema, table.name
-        ));
+        )));
     }
     if table.hidden_rows {
-        problems.push(format!(
+        problems.push(Remark::new(format!(
             "row-level security hides rows of {}.{} from this role, and what is not seen is not copied; use a role with \
              bypassrls",
             table.schema, table.name
-        ));
+        )));
     }
     problems
 }
@@ -312,64 +330,4 @@ fn unique(chosen: &Chosen<'_>, constant: bool, keys: &[Vec<String>]) -> Result<V
             wanted.join(", ")
         )
     })
-}
-
-/// Data exceptions (class 22), whose messages quote what stands in a row.
-fn class_of_values(error: &Error) -> bool {
-    error.sqlstate().is_some_and(|code| code.starts_with("22"))
-}
-
-/// What the rows themselves say against it.
-fn judge_rows(report: &mut Report, counts: &Counts, limit: u64) {
-    let Counts {
-        rows,
-        no_client,
-        no_key,
-        unnameable,
-        no_status,
-        no_fingerprint,
-        no_created_at,
-        no_locked_until,
-        odd_codes,
-        in_progress,
-        live,
-        done,
-        failed,
-    } = *counts;
-    report.rows = Some(RowsReport {
-        looked_at: rows,
-        all: u64::try_from(rows).is_ok_and(|rows| rows < limit),
-        in_progress,
-        live,
-        done,
-        failed,
-    });
-    for (count, what) in [
-        (
-            no_client,
-            "no client: nobody can ask for them, and a repeat would find nothing",
-        ),
-        (no_key, "no key: nobody can ask for them"),
-        (
-            unnameable,
-            "a client or key that no request can name (empty, over 255 characters, or with control characters)",
-        ),
-        (no_status, "no state"),
-        (
-            no_fingerprint,
-            "no fingerprint: whether a repeat is the same request cannot be told",
-        ),
-        (
-            no_created_at,
-            "no time of creation: their retention would never end",
-        ),
-        (no_locked_until, "no end of the lease"),
-        (odd_codes, "a status code that is no HTTP status (100 to 599)"),
-    ] {
-        if count > 0 {
-            report
-                .problems
-                .push(format!("{count} rows have {what}; mend or delete them first"));
-        }
-    }
 }

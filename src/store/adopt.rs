@@ -1,8 +1,10 @@
 //! What a table of another shape looks like, and the SQL that copies it into the table of the protocol.
 
+mod cut_over;
 mod rehearse;
 mod rows;
 mod script;
+mod value;
 
 use tokio_postgres::types::Type;
 
@@ -11,7 +13,11 @@ use crate::error::{Error, Result};
 
 pub(crate) use rehearse::{claim_view, copy_definition, one_of, read_view, sample};
 pub(crate) use rows::{Counts, Word, count, words};
-pub(crate) use script::{Copy, Value, Word as StatusWord};
+pub(crate) use script::Copy;
+pub(crate) use value::{Value, Word as StatusWord};
+
+/// What the table of the protocol is called until the copy is complete.
+pub(crate) const FILLED: &str = "idempotency_adopting";
 
 /// A table as the catalogue has it.
 #[derive(Debug, Clone)]
@@ -29,6 +35,8 @@ pub(crate) struct Table {
     pub(crate) hidden_rows: bool,
     /// Whether the schema has something called `idempotency` already.
     pub(crate) taken: bool,
+    /// Whether it has [`FILLED`]: an earlier run of the script did not come to its end.
+    pub(crate) half_filled: bool,
 }
 
 impl Table {
@@ -49,6 +57,8 @@ pub(crate) struct Column {
     pub(crate) not_null: bool,
     /// Computed by the server from other columns.
     pub(crate) generated: bool,
+    /// Whether a row has a value although nobody gave one; a default of null is none.
+    pub(crate) defaulted: bool,
     /// Whether its collation takes different texts for equal, such as `A` and `a`.
     pub(crate) blurred: bool,
     /// The words of an enum.
@@ -64,7 +74,10 @@ select c.oid, n.nspname::text as schema, c.relname::text as name, c.relkind::tex
        has_table_privilege(c.oid, 'select') and has_schema_privilege(n.oid, 'usage') as readable,
        row_security_active(c.oid) as hidden_rows,
        exists (select from pg_class o join pg_namespace s on s.oid = o.relnamespace
-                where s.nspname = coalesce($2 /* target schema */, n.nspname) and o.relname = 'idempotency') as taken
+                where s.nspname = coalesce($2 /* target schema */, n.nspname) and o.relname = 'idempotency') as taken,
+       exists (select from pg_class o join pg_namespace s on s.oid = o.relnamespace
+                where s.nspname = coalesce($2 /* target schema */, n.nspname)
+                  and o.relname = 'idempotency_adopting') as half_filled
   from pg_class c
   join pg_namespace n on n.oid = c.relnamespace
  where c.oid = to_regclass($1 /* name */)",
@@ -79,6 +92,9 @@ select a.attname::text as name,
        format_type(a.atttypid, a.atttypmod) as shown,
        a.attnotnull or (t.typtype = 'd' and t.typnotnull) as not_null,
        a.attgenerated <> '' as generated,
+       t.typdefault is not null
+         or exists (select from pg_attrdef d where d.adrelid = a.attrelid and d.adnum = a.attnum
+                       and pg_get_expr(d.adbin, d.adrelid) !~* '^null(::|$)') as defaulted,
        coalesce((select not l.collisdeterministic from pg_collation l where l.oid = a.attcollation), false) as blurred,
        array(select e.enumlabel::text from pg_enum e where e.enumtypid = t.oid order by e.enumsortorder) as labels
   from pg_attribute a
@@ -112,7 +128,20 @@ select set_config('transaction_read_only', 'on', true)",
     types: &[],
 };
 
-pub(crate) const STATEMENTS: &[Sql] = &[ADOPT_TABLE, ADOPT_COLUMNS, ADOPT_KEYS, ADOPT_READ_ONLY];
+const ADOPT_ZONE: Sql = Sql {
+    name: "adopt_zone",
+    text: "-- idemctl:adopt_zone
+select exists (select from pg_timezone_names z where z.name = $1 /* name */) as known",
+    types: &[Type::TEXT],
+};
+
+pub(crate) const STATEMENTS: &[Sql] = &[
+    ADOPT_TABLE,
+    ADOPT_COLUMNS,
+    ADOPT_KEYS,
+    ADOPT_READ_ONLY,
+    ADOPT_ZONE,
+];
 
 /// `None` where there is no such table. `name`: as in SQL, with quotes where a name needs them; `target`: the schema
 /// for our table, that of theirs if absent.
@@ -135,6 +164,7 @@ pub(crate) async fn table(
         readable: row.get("readable"),
         hidden_rows: row.get("hidden_rows"),
         taken: row.get("taken"),
+        half_filled: row.get("half_filled"),
     }))
 }
 
@@ -151,6 +181,7 @@ pub(crate) async fn columns(executor: &impl Executor, table: u32) -> Result<Vec<
             shown: row.get("shown"),
             not_null: row.get("not_null"),
             generated: row.get("generated"),
+            defaulted: row.get("defaulted"),
             blurred: row.get("blurred"),
             labels: row.get("labels"),
         })
@@ -170,6 +201,13 @@ pub(crate) async fn read_only(executor: &impl Executor) -> Result<()> {
         .run(&Tables::new("").statement(&ADOPT_READ_ONLY), &[])
         .await?;
     Ok(())
+}
+
+/// Whether the server knows a time zone of this name.
+pub(crate) async fn is_zone(executor: &impl Executor, name: &str) -> Result<bool> {
+    let statement = Tables::new("").statement(&ADOPT_ZONE);
+    let answer = executor.run(&statement, &[/* name */ &name]).await?;
+    Ok(one_row(&answer)?.get("known"))
 }
 
 /// Runs a text that was made for this table: names and words are quoted in it.

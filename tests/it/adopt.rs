@@ -1,5 +1,6 @@
 //! `idemctl adopt`: tables of other shapes, looked at without a write, and really copied by the SQL that it prints.
 
+mod cut_over;
 mod refused;
 mod shapes;
 mod untouched;
@@ -32,6 +33,11 @@ async fn psql(db: &Database, script: &str) -> Output {
         .stdin(script)
         .run()
         .await
+}
+
+/// The copy in batches, and the transaction after it.
+fn halves(script: &str) -> (&str, &str) {
+    script.split_at(script.find("\nbegin isolation level read committed;\n").unwrap())
 }
 
 /// Prints the migration and runs it, and `idemctl migrate` after it; gives a service's entry to the table.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::column::{ColumnFit, Fit};
 use super::names::Chosen;
+use super::remark::Remedy;
 use crate::store::adopt::{Column, Value};
 
 /// A judgement, and the value that it leads to.
@@ -38,6 +39,19 @@ fn cannot(ours: &'static str, column: Option<&Column>, why: impl Into<String>) -
     judged(ours, column, Fit::Cannot, why, Value::Null)
 }
 
+/// What would help one that cannot be.
+pub(super) fn remedy(column: &ColumnFit) -> Option<Remedy> {
+    match (column.ours, &column.theirs) {
+        ("client_id", None) => Some(Remedy::NameClient),
+        (ours, None) => Some(Remedy::Name(ours)),
+        (
+            "attempt" | "owner" | "operation" | "provider" | "order_id" | "last_error" | "response_headers",
+            theirs,
+        ) => Some(Remedy::LeaveOut(theirs.clone())),
+        _ => None,
+    }
+}
+
 /// Every column of ours but the status, in our order.
 pub(super) fn judge(chosen: &Chosen<'_>, said: &Said<'_>) -> Vec<Judged> {
     let mut all = vec![
@@ -69,27 +83,18 @@ fn client(chosen: &Chosen<'_>, said: &Said<'_>) -> Judged {
             ours,
             None,
             Fit::Missing,
-            format!("{name} for every row (--client-constant)"),
+            format!("{name} for every row"),
             Value::Constant(name.to_owned()),
         ),
         (None, Some(column)) => text(ours, column),
-        (None, None) => cannot(
-            ours,
-            None,
-            "no column says who sent a key; if all keys have one sender, give --client-constant NAME, else --map \
-             COLUMN=client_id",
-        ),
+        (None, None) => cannot(ours, None, "no column says who sent a key"),
     }
 }
 
 fn key(chosen: &Chosen<'_>) -> Judged {
     match chosen.column("key") {
         Some(column) => text("key", column),
-        None => cannot(
-            "key",
-            None,
-            "no column looks like the client's key; give --map COLUMN=key",
-        ),
+        None => cannot("key", None, "no column looks like the client's key"),
     }
 }
 
@@ -187,7 +192,7 @@ fn instant(column: &Column, said: &Said<'_>) -> Option<(Fit, String, Value)> {
         "timestamp with time zone" => Some((Fit::Fits, "as it is".to_owned(), Value::As(name))),
         "timestamp without time zone" => Some((
             Fit::Converts,
-            format!("read as a time in {} (--time-zone)", said.time_zone),
+            format!("read as a time in {}", said.time_zone),
             Value::In(name, said.time_zone.to_owned()),
         )),
         _ => None,
@@ -241,7 +246,7 @@ fn locked_until(chosen: &Chosen<'_>, said: &Said<'_>) -> Judged {
                 ours,
                 Some(column),
                 Fit::Converts,
-                format!("{seconds} s later (--lease); where it is null nobody holds the key"),
+                format!("{seconds} s later; where it is null nobody holds the key"),
                 or_created(Value::Later(Box::new(value), seconds)),
             ),
             None => cannot(ours, Some(column), format!("{} is no time", column.shown)),
@@ -251,7 +256,7 @@ fn locked_until(chosen: &Chosen<'_>, said: &Said<'_>) -> Judged {
         ours,
         None,
         Fit::Missing,
-        format!("{seconds} s after the copy (--lease)"),
+        format!("{seconds} s after the copy"),
         Value::Later(Box::new(Value::Now), seconds),
     )
 }
@@ -335,10 +340,7 @@ fn attempt(column: &Column) -> Judged {
         _ => cannot(
             "attempt",
             Some(column),
-            format!(
-                "{} that may be null is no count; leave it out with --map {}=-",
-                column.shown, column.name
-            ),
+            format!("{} that may be null is no count", column.shown),
         ),
     }
 }
@@ -352,10 +354,6 @@ fn headers(column: &Column) -> Judged {
             "as it is: an object of strings or an array of [name, value]",
             Value::As(column.name.clone()),
         ),
-        other => cannot(
-            "response_headers",
-            Some(column),
-            format!("{other} is no jsonb; leave it out with --map {}=-", column.name),
-        ),
+        other => cannot("response_headers", Some(column), format!("{other} is no jsonb")),
     }
 }

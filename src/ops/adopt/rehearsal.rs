@@ -55,6 +55,16 @@ pub async fn rehearse(
     let made = schema::create(&mut admin, &name).await?;
     let theirs = Table {
         schema: name.clone(),
+        // Both are in one schema here, and ours take these names.
+        name: match copy.table.name.as_str() {
+            "idempotency"
+            | "idempotency_event"
+            | "idempotency_job"
+            | "idempotency_migration"
+            | "idempotency_read"
+            | sql::FILLED => "theirs".to_owned(),
+            name => name.to_owned(),
+        },
         ..copy.table.clone()
     };
     let trial = Copy {
@@ -92,7 +102,7 @@ pub async fn rehearse(
 /// What an error says, without what stands in a row.
 fn told(error: &Error) -> String {
     match error.sqlstate() {
-        Some(code) if super::class_of_values(error) => {
+        Some(code) if super::rows::class_of_values(error) => {
             format!("a value in a row cannot be converted (SQLSTATE {code})")
         }
         _ => error.to_string(),

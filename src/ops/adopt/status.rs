@@ -4,8 +4,9 @@ use serde::Serialize;
 
 use super::column::{ColumnFit, Fit};
 use super::names::Chosen;
+use super::remark::{Remark, Remedy};
 use crate::error::{Error, Result};
-use crate::store::adopt::{StatusWord, Value, Word};
+use crate::store::adopt::{Column, StatusWord, Value, Word};
 
 /// Words that can mean but one thing.
 const KNOWN: [(&str, &[&str]); 3] = [
@@ -55,7 +56,7 @@ pub(super) struct Found {
     pub(super) column: ColumnFit,
     pub(super) value: Option<Value>,
     pub(super) words: Vec<WordFit>,
-    pub(super) problems: Vec<String>,
+    pub(super) problems: Vec<Remark>,
 }
 
 /// The states that somebody may name.
@@ -65,13 +66,21 @@ fn ours(word: &str) -> Option<&'static str> {
 
 /// Checks what was said: `theirs`, `ours`.
 pub(super) fn check(said: &[(String, String)]) -> Result<()> {
-    match said.iter().find(|(_, word)| ours(word).is_none()) {
-        None => Ok(()),
-        Some((theirs, word)) => Err(Error::Invalid {
+    let invalid = |reason| {
+        Err(Error::Invalid {
             field: "status",
-            reason: format!("{theirs}={word}: there are in_progress, done and failed"),
-        }),
+            reason,
+        })
+    };
+    for (theirs, word) in said {
+        if ours(word).is_none() {
+            return invalid(format!("{theirs}={word}: there are in_progress, done and failed"));
+        }
+        if said.iter().any(|(other, meant)| other == theirs && meant != word) {
+            return invalid(format!("{theirs}: two meanings are given"));
+        }
     }
+    Ok(())
 }
 
 fn meaning(word: &str, said: &[(String, String)]) -> Option<&'static str> {
@@ -101,15 +110,17 @@ pub(super) fn judge(chosen: &Chosen<'_>, found: &[Word], said: &[(String, String
     for (theirs, rows) in all {
         let ours = theirs.as_deref().and_then(|word| meaning(word, said));
         match (&theirs, ours) {
-            (Some(word), None) => problems.push(format!(
-                "the word {word:?} in {} ({rows} rows) may mean anything; say what it means: --status \
-                 '{word}=in_progress' (or done, failed)",
-                column.name
+            (Some(word), None) => problems.push(Remark::with(
+                format!(
+                    "the word {word:?} in {} ({rows} rows) may mean anything",
+                    column.name
+                ),
+                Remedy::Explain(word.clone()),
             )),
-            (None, _) => problems.push(format!(
+            (None, _) => problems.push(Remark::new(format!(
                 "{rows} rows have no {}: nobody knows whether they are finished",
                 column.name
-            )),
+            ))),
             _ => {}
         }
         words.push(WordFit { theirs, rows, ours });
@@ -141,17 +152,35 @@ pub(super) fn judge(chosen: &Chosen<'_>, found: &[Word], said: &[(String, String
         },
         value: problems
             .is_empty()
-            .then(|| Value::Status(column.name.clone(), rules)),
+            .then(|| Value::Status(column.name.clone(), rules, known(column))),
         words,
         problems,
     }
 }
 
-/// Whoever has stored an answer is done.
+/// Words that no row may have had when we looked: nothing was in progress then, say. A number or a truth value is none of
+/// them.
+fn known(column: &Column) -> Vec<StatusWord> {
+    if !matches!(column.base.as_str(), "text" | "character varying" | "character") {
+        return Vec::new();
+    }
+    let each = |(ours, words): &(&'static str, &[&str])| {
+        let word = |theirs: &&str| StatusWord {
+            theirs: (*theirs).to_owned(),
+            ours,
+        };
+        words.iter().map(word).collect::<Vec<_>>()
+    };
+    KNOWN.iter().flat_map(each).collect()
+}
+
+/// Whoever has stored an answer is done; but a column that always has a value is no sign of one.
 fn without_column(chosen: &Chosen<'_>) -> Found {
     let signs: Vec<String> = ["completed_at", "status_code", "response"]
         .iter()
-        .filter_map(|target| chosen.column(target).map(|column| column.name.clone()))
+        .filter_map(|target| chosen.column(target))
+        .filter(|column| !column.not_null && !column.defaulted)
+        .map(|column| column.name.clone())
         .collect();
     let column = |fit, how| ColumnFit {
         ours: "status",
@@ -161,20 +190,28 @@ fn without_column(chosen: &Chosen<'_>) -> Found {
         how,
     };
     if signs.is_empty() {
-        let why = "no column says whether a request is finished, and there is no response either; give --map COLUMN=status";
+        let why = "no column says whether a request is finished, and no time of an end, status code or response can be absent \
+                   (what is not null or has a default is no sign of an end)";
         return Found {
             column: column(Fit::Cannot, why.to_owned()),
             value: None,
             words: Vec::new(),
-            problems: vec![format!("status: {why}")],
+            problems: vec![Remark::with(format!("status: {why}"), Remedy::Name("status"))],
         };
     }
     Found {
         column: column(
             Fit::Missing,
-            format!("done where there is a {}, else in progress", signs.join(" or a ")),
+            match signs.as_slice() {
+                [first, weaker @ ..] if !weaker.is_empty() => format!(
+                    "done where there is a {first}, in progress where there is no {} either; the copy stops where they \
+                     contradict each other",
+                    weaker.join(" and no ")
+                ),
+                _ => format!("done where there is a {}, else in progress", signs.join("")),
+            },
         ),
-        value: Some(Value::DoneWhereAny(signs)),
+        value: Some(Value::DoneWhere(signs)),
         words: Vec::new(),
         problems: Vec::new(),
     }

@@ -51,7 +51,7 @@ async fn what_is_no_such_table() {
         crate::protocol::OLD_TABLE,
         &["idempotency"],
         4,
-        &["has our columns already: `idemctl migrate`"],
+        &["has our columns already: the migrations", "`idemctl migrate`"],
     )
     .await;
     refused(
@@ -75,6 +75,59 @@ async fn what_is_no_such_table() {
         &["in_progress, done and failed"],
     )
     .await;
+}
+
+/// Refused before a row is read: this one could not be.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_makes_no_sense() {
+    for (args, part) in [
+        (
+            ["--time-zone", "+03:00"],
+            "+03:00 is no name of pg_timezone_names",
+        ),
+        (["--time-zone", "UTC+3"], "UTC+3 is no name of pg_timezone_names"),
+        (["--time-zone", "Mars"], "Mars is no name of pg_timezone_names"),
+        (["--lease", "0s"], "1 second to 24 hours"),
+        (["--lease", "25h"], "1 second to 24 hours"),
+    ] {
+        refused(
+            "create table keys (tenant_id text, request_id text primary key, status text, http_status text);
+             insert into keys values ('t', 'k', 'done', '4111-1111')",
+            &[&["keys"][..], &args].concat(),
+            2,
+            &[part],
+        )
+        .await;
+    }
+    let twice = ["keys", "--status", "a=done", "--status", "a=failed"];
+    refused(GOOD, &twice, 2, &["a: two meanings are given"]).await;
+}
+
+/// What a row in progress may have as well says nothing of its end.
+#[tokio::test(flavor = "multi_thread")]
+async fn signs_of_an_end_that_are_none() {
+    let table = "create table keys (tenant_id text, request_id text primary key, created_at timestamptz default now(),";
+    for column in [
+        "response jsonb not null default '{}'",
+        "response jsonb not null",
+        "response jsonb default '{}'",
+        "status_code int default 200",
+        "completed_at timestamptz default now()",
+    ] {
+        let sql = format!("{table} {column})");
+        refused(&sql, &["keys"], 4, &["give --map COLUMN=status"]).await;
+    }
+    for answer in ["null", "{}", "[]"] {
+        let sql = format!(
+            "{table} response jsonb default null); insert into keys values ('t', 'k', now(), '{answer}')"
+        );
+        refused(&sql, &["keys"], 4, &["1 rows have no state"]).await;
+    }
+    let sql = format!(
+        "{table} response text default null, completed_at timestamptz);
+         insert into keys values ('t', 'k', now(), 'so far', null), ('t', 'l', now(), null, now()), ('t', 'm', now(), '', null)"
+    );
+    refused(&sql, &["keys"], 4, &["1 rows have no state"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -211,7 +264,7 @@ async fn an_interrupted_rehearsal_leaves_nothing() {
     db.client
         .batch_execute(
             "create function slow() returns event_trigger language plpgsql as $$ begin
-               if exists (select from pg_event_trigger_ddl_commands() where object_identity like '%.idempotency') then
+               if exists (select from pg_event_trigger_ddl_commands() where object_identity like '%.idempotency_adopting') then
                  perform pg_sleep(3600);
                end if; end $$;
              create event trigger slow on ddl_command_end when tag in ('CREATE TABLE') execute function slow()",
@@ -250,7 +303,7 @@ async fn a_rehearsal_that_goes_wrong() {
     db.client
         .batch_execute(
             "create function no() returns event_trigger language plpgsql as $$ begin
-               if exists (select from pg_event_trigger_ddl_commands() where object_identity like '%.idempotency') then
+               if exists (select from pg_event_trigger_ddl_commands() where object_identity like '%.idempotency_adopting') then
                  raise exception 'no new tables on Fridays';
                end if; end $$;
              create event trigger no on ddl_command_end when tag in ('CREATE TABLE') execute function no()",

@@ -3,7 +3,7 @@
 use idemctl::key::KeyId;
 use idemctl::protocol::Reservation;
 
-use super::{adopt, ask, claims, migrated, psql, rehearsed, replays};
+use super::{adopt, ask, claims, halves, migrated, psql, rehearsed, replays};
 use crate::support::database;
 
 /// As Rails services have it: a number for the client, a recovery point, the beginning of the lock.
@@ -67,7 +67,7 @@ async fn rows_that_change_while_it_copies() {
     db.client.batch_execute(RAILS).await.unwrap();
     let args: Vec<&str> = RAILS_ARGS.iter().chain(&["--show-sql"]).copied().collect();
     let script = adopt(&db, &args).run().await.ok();
-    let (batches, cut_over) = script.split_at(script.find("\nbegin;\n").unwrap());
+    let (batches, cut_over) = halves(&script);
     psql(&db, batches).await.ok();
     db.client
         .batch_execute(
@@ -105,7 +105,7 @@ async fn a_word_that_comes_later_stops_the_script() {
     db.client.batch_execute(RAILS).await.unwrap();
     let args: Vec<&str> = RAILS_ARGS.iter().chain(&["--show-sql"]).copied().collect();
     let script = adopt(&db, &args).run().await.ok();
-    let (batches, cut_over) = script.split_at(script.find("\nbegin;\n").unwrap());
+    let (batches, cut_over) = halves(&script);
     psql(&db, batches).await.ok();
     db.client
         .batch_execute(
@@ -117,7 +117,12 @@ async fn a_word_that_comes_later_stops_the_script() {
         .unwrap();
     let output = psql(&db, cut_over).await;
     assert_eq!(output.code, 3, "{}", output.transcript());
-    assert!(output.stderr.contains("\"status\""), "{}", output.transcript());
+    for part in [
+        "the word \"ride_created\"",
+        "drop table \"public\".idempotency_adopting",
+    ] {
+        assert!(output.stderr.contains(part), "{part}: {}", output.transcript());
+    }
     db.client
         .query("select from idempotency_keys", &[])
         .await

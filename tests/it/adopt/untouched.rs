@@ -104,8 +104,37 @@ async fn a_bounded_look_says_so() {
     let text = adopt(&db, &args).run().await.ok();
     for part in [
         "100 rows looked at, not all of them",
-        "only 100 rows were looked at (--rows)",
+        "only 100 rows were looked at;",
+        "--rows N looks at more",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
+}
+
+/// What lets a repeat be charged again, or answered otherwise, is said before.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_could_go_wrong_is_said() {
+    let db = database().await;
+    db.client
+        .batch_execute(
+            "create table keys (tenant_id text, request_id uuid, status text, status_code int,
+                                created_at timestamptz default now(), primary key (tenant_id, request_id));
+             insert into keys values ('t', '0a000000-0000-4000-8000-000000000001', 'done', null),
+                                     ('t', '0a000000-0000-4000-8000-000000000002', 'done', 201)",
+        )
+        .await
+        .unwrap();
+    let text = adopt(&db, &["keys"]).run().await.ok();
+    for part in [
+        "must spell request_id (uuid) as PostgreSQL prints it (a uuid in lower case",
+        "1 of the rows are done and have no status code",
+        "a row that is `failed` by the time of the copy is final here",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let said = adopt(&db, &["keys", "--status", "failed=in_progress"])
+        .run()
+        .await
+        .ok();
+    assert!(!said.contains("by the time of the copy"), "{said}");
 }

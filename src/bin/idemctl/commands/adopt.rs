@@ -8,7 +8,7 @@ use idemctl::ops::adopt::{self, Report, Request, Step};
 use crate::context::Context;
 use crate::exit::{CliError, Exit, Result};
 use crate::lifecycle::Lifecycle;
-use crate::render::adopt::AdoptView;
+use crate::render::adopt::{AdoptView, script};
 use crate::settings;
 
 /// Look at a table with other names: what fits, what can be converted, what cannot, and the SQL that copies it
@@ -36,10 +36,10 @@ pub(crate) struct AdoptArgs {
     /// The client of every row, where the table has no column for it
     #[arg(long, value_name = "NAME")]
     client_constant: Option<String>,
-    /// How long a lock lasts, where the table has its beginning alone, or none [default: the configured lease]
+    /// How long a lock lasts, 1s to 24h, where the table has its beginning alone, or none [default: the configured lease]
     #[arg(long, value_name = "DURATION", value_parser = settings::duration)]
     lease: Option<Duration>,
-    /// Of times without a time zone
+    /// Of times without a time zone: a name of pg_timezone_names, such as Europe/Paris; no offset
     #[arg(long, value_name = "ZONE", default_value = "UTC")]
     time_zone: String,
     /// Most rows to look at
@@ -111,8 +111,8 @@ pub(crate) async fn run(context: &Context, args: AdoptArgs) -> Result<Exit> {
     };
     let verdict = verdict(&report, steps.as_deref());
     let wanted = match (show_sql, view) {
-        (true, _) => Some(&report.script),
-        (false, true) => Some(&report.view),
+        (true, _) => Some(script::migration(&report)),
+        (false, true) => Some(script::view(&report)),
         (false, false) => None,
     };
     if let Some(sql) = wanted {
@@ -143,7 +143,9 @@ async fn look(context: &Context, request: &Request) -> Result<Report> {
 
 fn explain(error: Error) -> CliError {
     match &error {
-        Error::Invalid { field: "table", .. } => CliError::new(Exit::Refused, error.to_string()),
+        Error::Invalid { field: "table", .. } => CliError::new(Exit::Refused, error.to_string()).hint(
+            "give a table of another shape; one with our columns is taken as it is by `idemctl migrate`",
+        ),
         Error::Database(_) if error.sqlstate() == Some("42501") => CliError::new(
             Exit::Other,
             error.to_string(),
@@ -157,13 +159,14 @@ fn explain(error: Error) -> CliError {
 
 fn verdict(report: &Report, steps: Option<&[Step]>) -> Result<Exit> {
     if !report.problems.is_empty() {
+        let problems: Vec<String> = report.problems.iter().map(script::line).collect();
         return Err(CliError::new(
             Exit::Refused,
             format!(
                 "{}.{} cannot be adopted so: {}",
                 report.schema,
                 report.table,
-                report.problems.join("; ")
+                problems.join("; ")
             ),
         )
         .hint("nothing was changed; --map, --status and --client-constant say what a name alone does not"));

@@ -1,5 +1,7 @@
 //! What a table of another shape would need.
 
+pub(crate) mod script;
+
 use std::io::{self, Write};
 
 use idemctl::ops::adopt::{ColumnFit, Report, RowsReport, Step, WordFit};
@@ -20,10 +22,10 @@ pub(crate) struct AdoptView<'a> {
     unused: &'a [String],
     statuses: &'a [WordFit],
     rows: Option<&'a RowsReport>,
-    problems: &'a [String],
-    warnings: &'a [String],
-    script: Option<&'a str>,
-    view: Option<&'a str>,
+    problems: Vec<String>,
+    warnings: Vec<String>,
+    script: Option<String>,
+    view: Option<String>,
     rehearsal: Option<&'a [Step]>,
 }
 
@@ -40,10 +42,10 @@ impl<'a> AdoptView<'a> {
             unused: &report.unused,
             statuses: &report.words,
             rows: report.rows.as_ref(),
-            problems: &report.problems,
-            warnings: &report.warnings,
-            script: report.script.as_deref(),
-            view: report.view.as_deref(),
+            problems: report.problems.iter().map(script::line).collect(),
+            warnings: report.warnings.iter().map(script::line).collect(),
+            script: script::migration(report),
+            view: script::view(report),
             rehearsal,
         }
     }
@@ -151,8 +153,8 @@ impl Document for AdoptView<'_> {
         self.rows(out)?;
         self.rehearsal(out)?;
         for (title, list) in [
-            ("Cannot be done:", self.problems),
-            ("Before it is run:", self.warnings),
+            ("Cannot be done:", &self.problems),
+            ("Before it is run:", &self.warnings),
         ] {
             if !list.is_empty() {
                 writeln!(out, "\n{title}")?;

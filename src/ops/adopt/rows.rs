@@ -1,0 +1,98 @@
+//! What the rows themselves say.
+
+use serde::Serialize;
+
+use super::Report;
+use super::remark::Remark;
+use crate::error::Error;
+use crate::store::adopt::Counts;
+
+/// What was counted in the rows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RowsReport {
+    /// Rows that were looked at.
+    pub looked_at: i64,
+    /// Whether that was all of them.
+    pub all: bool,
+    /// In progress, as the script would convert them.
+    pub in_progress: i64,
+    /// Of these, with a lease that is not over.
+    pub live: i64,
+    /// Done.
+    pub done: i64,
+    /// Failed.
+    pub failed: i64,
+}
+
+/// Data exceptions (class 22), whose messages quote what stands in a row.
+pub(super) fn class_of_values(error: &Error) -> bool {
+    error.sqlstate().is_some_and(|code| code.starts_with("22"))
+}
+
+/// What the rows themselves say against it.
+pub(super) fn judge(report: &mut Report, counts: &Counts, limit: u64) {
+    let Counts {
+        rows,
+        no_client,
+        no_key,
+        unnameable,
+        no_status,
+        no_fingerprint,
+        no_created_at,
+        no_locked_until,
+        odd_codes,
+        done_without_code,
+        in_progress,
+        live,
+        done,
+        failed,
+    } = *counts;
+    report.rows = Some(RowsReport {
+        looked_at: rows,
+        all: u64::try_from(rows).is_ok_and(|rows| rows < limit),
+        in_progress,
+        live,
+        done,
+        failed,
+    });
+    let coded = report
+        .columns
+        .iter()
+        .any(|column| column.ours == "status_code" && column.theirs.is_some());
+    if coded && done_without_code > 0 {
+        report.warnings.push(Remark::new(format!(
+            "{done_without_code} of the rows are done and have no status code: a repeat gets 200, whatever was sent at first"
+        )));
+    }
+    for (count, what) in [
+        (
+            no_client,
+            "no client: nobody can ask for them, and a repeat would find nothing",
+        ),
+        (no_key, "no key: nobody can ask for them"),
+        (
+            unnameable,
+            "a client or key that no request can name (empty, over 255 characters, or with control characters)",
+        ),
+        (
+            no_status,
+            "no state: an answer that is empty, or signs of an end that contradict each other (with a column for the state, \
+             a word without a meaning)",
+        ),
+        (
+            no_fingerprint,
+            "no fingerprint: whether a repeat is the same request cannot be told",
+        ),
+        (
+            no_created_at,
+            "no time of creation: their retention would never end",
+        ),
+        (no_locked_until, "no end of the lease"),
+        (odd_codes, "a status code that is no HTTP status (100 to 599)"),
+    ] {
+        if count > 0 {
+            let text = format!("{count} rows have {what}; mend or delete them first");
+            report.problems.push(Remark::new(text));
+        }
+    }
+}
