@@ -277,13 +277,14 @@ fn text(statements: &[String]) -> String {
 fn of_table(table: &Table, request: &Request) -> Vec<Remark> {
     let mut problems = Vec::new();
     let target = request.schema.as_ref().unwrap_or(&table.schema);
-    if table.taken {
+    let has = |name: &str| table.taken.iter().any(|taken| taken == name);
+    if has("idempotency") {
         problems.push(Remark::with(
             format!("{target}.idempotency is there already; rename it, or choose another schema"),
             Remedy::OtherSchema,
         ));
     }
-    if table.half_filled {
+    if has(COPY) {
         problems.push(Remark::new(format!(
             "{target}.{COPY} is there already, the copy of a script that did not come to its end; if none is running, drop it"
         )));

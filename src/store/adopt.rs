@@ -33,10 +33,8 @@ pub(crate) struct Table {
     pub(crate) readable: bool,
     /// Row-level security applies to us: we may not see all rows.
     pub(crate) hidden_rows: bool,
-    /// Whether the schema has something called `idempotency` already.
-    pub(crate) taken: bool,
-    /// Whether it has [`FILLED`]: an earlier run of the script did not come to its end.
-    pub(crate) half_filled: bool,
+    /// Which of `idempotency` and [`FILLED`] the target schema has already.
+    pub(crate) taken: Vec<String>,
 }
 
 impl Table {
@@ -55,14 +53,23 @@ pub(crate) struct Column {
     /// As a person would write it.
     pub(crate) shown: String,
     pub(crate) not_null: bool,
-    /// Computed by the server from other columns.
-    pub(crate) generated: bool,
-    /// Whether a row has a value although nobody gave one; a default of null is none.
-    pub(crate) defaulted: bool,
+    /// What it gets where nobody gave a value.
+    pub(crate) filled: Filled,
     /// Whether its collation takes different texts for equal, such as `A` and `a`.
     pub(crate) blurred: bool,
     /// The words of an enum.
     pub(crate) labels: Vec<String>,
+}
+
+/// What the server gives a column by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Filled {
+    /// Nothing, or null.
+    Null,
+    /// A default.
+    Default,
+    /// What it computes from other columns; nobody can give it another value.
+    Generated,
 }
 
 const ADOPT_TABLE: Sql = Sql {
@@ -73,11 +80,9 @@ select c.oid, n.nspname::text as schema, c.relname::text as name, c.relkind::tex
        case when c.relkind = 'r' then pg_total_relation_size(c.oid) else 0 end as bytes,
        has_table_privilege(c.oid, 'select') and has_schema_privilege(n.oid, 'usage') as readable,
        row_security_active(c.oid) as hidden_rows,
-       exists (select from pg_class o join pg_namespace s on s.oid = o.relnamespace
-                where s.nspname = coalesce($2 /* target schema */, n.nspname) and o.relname = 'idempotency') as taken,
-       exists (select from pg_class o join pg_namespace s on s.oid = o.relnamespace
-                where s.nspname = coalesce($2 /* target schema */, n.nspname)
-                  and o.relname = 'idempotency_adopting') as half_filled
+       array(select o.relname::text from pg_class o join pg_namespace s on s.oid = o.relnamespace
+              where s.nspname = coalesce($2 /* target schema */, n.nspname)
+                and o.relname in ('idempotency', 'idempotency_adopting')) as taken
   from pg_class c
   join pg_namespace n on n.oid = c.relnamespace
  where c.oid = to_regclass($1 /* name */)",
@@ -164,7 +169,6 @@ pub(crate) async fn table(
         readable: row.get("readable"),
         hidden_rows: row.get("hidden_rows"),
         taken: row.get("taken"),
-        half_filled: row.get("half_filled"),
     }))
 }
 
@@ -180,8 +184,11 @@ pub(crate) async fn columns(executor: &impl Executor, table: u32) -> Result<Vec<
             base: row.get("base"),
             shown: row.get("shown"),
             not_null: row.get("not_null"),
-            generated: row.get("generated"),
-            defaulted: row.get("defaulted"),
+            filled: match (row.get("generated"), row.get("defaulted")) {
+                (true, _) => Filled::Generated,
+                (false, true) => Filled::Default,
+                (false, false) => Filled::Null,
+            },
             blurred: row.get("blurred"),
             labels: row.get("labels"),
         })

@@ -6,7 +6,7 @@ use super::column::{ColumnFit, Fit};
 use super::names::Chosen;
 use super::remark::{Remark, Remedy};
 use crate::error::{Error, Result};
-use crate::store::adopt::{Column, StatusWord, Value, Word};
+use crate::store::adopt::{Column, Filled, StatusWord, Value, Word};
 
 /// Words that can mean but one thing.
 const KNOWN: [(&str, &[&str]); 3] = [
@@ -179,7 +179,7 @@ fn without_column(chosen: &Chosen<'_>) -> Found {
     let signs: Vec<String> = ["completed_at", "status_code", "response"]
         .iter()
         .filter_map(|target| chosen.column(target))
-        .filter(|column| !column.not_null && !column.defaulted)
+        .filter(|column| !column.not_null && column.filled == Filled::Null)
         .map(|column| column.name.clone())
         .collect();
     let column = |fit, how| ColumnFit {

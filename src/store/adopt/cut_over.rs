@@ -28,7 +28,6 @@ impl Copy {
     pub(crate) fn cut_over(&self) -> Vec<String> {
         let (source, filled, target) = (self.table.quoted(), self.filled(), self.target());
         let index = format!("{}.{FILLED}_pkey", quote_ident(&self.schema));
-        let all = format!("{source} s");
         let ours = "lease_token is null";
         let mut statements = vec![
             // With another level the rows would be those of the moment before the lock, at worst.
@@ -47,7 +46,7 @@ impl Copy {
                 self.rows(None),
                 self.same()
             ),
-            self.insert(&all),
+            self.insert_missing(),
             self.verify(),
             format!("alter table {source} add constraint {RETIRED} check (false) not valid"),
             format!("alter table {source} rename to {}", quote_ident(&self.retired())),
@@ -62,6 +61,18 @@ impl Copy {
             "commit".to_owned(),
         ]);
         statements
+    }
+
+    /// What came, or was deleted as stale. Most rows are there: without the look for them each would be tried.
+    fn insert_missing(&self) -> String {
+        let names: Vec<&str> = self.values.iter().map(|(ours, _)| *ours).collect();
+        let (names, filled) = (names.join(", "), self.filled());
+        format!(
+            "insert into {filled} ({names})\nselect {names} from (\n{}\n  ) c\n where not exists (select from {filled} k\n   \
+             where k.client_id = c.client_id collate \"default\" and k.key = c.key collate \"default\")\non conflict (client_id, key) \
+             do nothing",
+            self.rows(None)
+        )
     }
 
     /// What their table is called afterwards.

@@ -1,6 +1,6 @@
 //! A copy of their table's definition, and of some of its rows, in a scratch schema.
 
-use super::{Column, Copy, Table, run_made};
+use super::{Column, Copy, Filled, Table, run_made};
 use crate::error::Result;
 use crate::key::KeyId;
 use crate::store::{Executor, quote_ident};
@@ -29,7 +29,7 @@ pub(crate) async fn sample(
 ) -> Result<u64> {
     let names: Vec<String> = columns
         .iter()
-        .filter(|column| !column.generated)
+        .filter(|column| column.filled != Filled::Generated)
         .map(|column| quote_ident(&column.name))
         .collect();
     let names = names.join(", ");

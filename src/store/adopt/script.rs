@@ -143,8 +143,10 @@ impl Copy {
             self.stateless(&format!("({after}) and ({key}) <= ({high}) and ")),
             self.insert(&range),
         );
+        // A plan for any values could not begin in the middle of the index, and would read all rows for each batch.
         block(&format!(
-            "<<idemctl>>\ndeclare\n  begun boolean;\n{DECLARE_ODD}{declare}begin\n  loop\n    select * into {high}\n      \
+            "<<idemctl>>\ndeclare\n  begun boolean;\n{DECLARE_ODD}{declare}begin\n  loop\n    perform set_config('plan_cache_mode', \
+             'force_custom_plan', true);\n    select * into {high}\n      \
              from (select {key} from {source} s\n             where {after}\n             order by {key} limit {BATCH}) \
              page\n     order by {descending} limit 1;\n    exit when not found;\n    {words}\n    {insert};\n    \
              commit;\n    idemctl.begun := true;\n{steps}  end loop;\nend",

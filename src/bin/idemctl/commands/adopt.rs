@@ -39,8 +39,12 @@ pub(crate) struct AdoptArgs {
     /// How long a lock lasts, 1s to 24h, where the table has its beginning alone, or none [default: the configured lease]
     #[arg(long, value_name = "DURATION", value_parser = settings::duration)]
     lease: Option<Duration>,
-    /// Of times without a time zone: a name of pg_timezone_names, such as Europe/Paris; no offset
-    #[arg(long, value_name = "ZONE", default_value = "UTC")]
+    #[arg(
+        help = "Of times without a time zone: a name of pg_timezone_names, such as Europe/Paris; no offset",
+        long,
+        value_name = "ZONE",
+        default_value = "UTC"
+    )]
     time_zone: String,
     /// Most rows to look at
     #[arg(long, value_name = "N", default_value_t = 100_000)]
