@@ -216,6 +216,27 @@ async fn each_statement_is_planned_over_the_shards() {
     }
 }
 
+/// The reason that a node gives is shown as it gave it; and a size that nobody tells is unknown, not 0.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs Citus: IDEMCTL_TEST_DATABASE_URL"]
+async fn shards_that_are_gone_have_no_size() {
+    let db = super::cluster().await;
+    let schema = ["--schema", "a<b&c"];
+    run(&db, &[&["migrate", "--citus"], &schema[..]].concat())
+        .await
+        .ok();
+    let drop = r#"select bool_and(success)::text
+                    from run_command_on_shards('"a<b&c".idempotency',
+                             'set citus.enable_manual_changes_to_shards to on; drop table %s')"#;
+    assert_eq!(text(&db, drop).await, "true");
+    let stats = json(&db, &[&["stats"], &schema[..]].concat()).await;
+    assert_eq!(stats["storage"], Value::Null, "{stats}");
+    let unknown = stats["unknown"].to_string();
+    assert!(unknown.contains("shards did not answer: "), "{unknown}");
+    assert!(unknown.contains("a<b&c.idempotency_"), "{unknown}");
+    assert!(unknown.contains("not read without an exact count"), "{unknown}");
+}
+
 /// The extension alone changes nothing for a table that this server holds by itself.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs Citus: IDEMCTL_TEST_DATABASE_URL"]
