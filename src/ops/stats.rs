@@ -201,7 +201,14 @@ async fn storage(
     let Some((row, gap)) = answer else {
         return Ok(None);
     };
-    unknown.extend(gap.map(|gap| format!("{what}: {gap}; the rest is shown")));
+    let Some(gap) = gap else {
+        return Ok(Some(row));
+    };
+    if row.tables == 0 {
+        unknown.push(format!("{what}: {gap}"));
+        return Ok(None);
+    }
+    unknown.push(format!("{what}: {gap}; the rest is shown"));
     Ok(Some(row))
 }
 

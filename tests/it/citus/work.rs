@@ -216,6 +216,44 @@ async fn each_statement_is_planned_over_the_shards() {
     }
 }
 
+/// A size that nobody tells is unknown, not 0, and no whole table is read for it.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs Citus: IDEMCTL_TEST_DATABASE_URL"]
+async fn without_any_worker_the_size_is_unknown() {
+    let db = distributed().await;
+    db.client
+        .batch_execute("update pg_dist_node set nodeport = groupid where groupid > 0")
+        .await
+        .unwrap();
+    let stats = json(&db, &["stats"]).await;
+    assert_eq!(stats["storage"], Value::Null, "{stats}");
+    let unknown = stats["unknown"].to_string();
+    assert!(unknown.contains("shards did not answer: "), "{unknown}");
+    assert!(unknown.contains("not read without an exact count"), "{unknown}");
+}
+
+/// The reason that a node gives is shown as it gave it.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs Citus: IDEMCTL_TEST_DATABASE_URL"]
+async fn the_words_of_a_node_are_shown_as_they_are() {
+    let db = super::cluster().await;
+    let schema = ["--schema", "a<b&c"];
+    run(&db, &[&["migrate", "--citus"], &schema[..]].concat())
+        .await
+        .ok();
+    let drop = r#"select bool_and(success)::text
+                    from run_command_on_shards('"a<b&c".idempotency',
+                             'set citus.enable_manual_changes_to_shards to on; drop table %s')"#;
+    assert_eq!(text(&db, drop).await, "true");
+    let doctor = run(&db, &[&["doctor", "-o", "json"], &schema[..]].concat()).await;
+    assert!(
+        doctor.stdout.contains("shards did not answer: ") && doctor.stdout.contains("a<b&c.idempotency_"),
+        "{}",
+        doctor.transcript()
+    );
+    assert!(!doctor.stdout.contains("&lt;"), "{}", doctor.transcript());
+}
+
 /// The extension alone changes nothing for a table that this server holds by itself.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs Citus: IDEMCTL_TEST_DATABASE_URL"]

@@ -242,14 +242,17 @@ fn ask(args: &ReleaseArgs, ready: &[Asked]) -> Result<Option<Confirmed>> {
     for (record, answer) in ready.iter().take(20) {
         let owner = mask::text(record.owner.as_deref().unwrap_or("unknown owner"));
         let says = answer.says();
-        let live = record.lease_remaining_seconds.filter(|rest| *rest > 0.0);
-        let live = live.map_or_else(String::new, |rest| {
+        let rest = record.lease_remaining_seconds.filter(|rest| *rest > 0.0);
+        let alive = rest.map_or_else(String::new, |rest| {
             format!(
                 "; THE LEASE IS ALIVE for another {}, and its holder may be charging",
                 age(rest)
             )
         });
-        let line = format!("{}  attempt {}, {owner}; {says}{live}", record.id, record.attempt);
+        let line = format!(
+            "{}  attempt {}, {owner}; {says}{alive}",
+            record.id, record.attempt
+        );
         say(&format!("  {}", crate::render::printable(&line)));
     }
     if ready.len() > 20 {
