@@ -302,6 +302,19 @@ fn of_table(table: &Table, request: &Request) -> Vec<Remark> {
             table.schema, table.name
         )));
     }
+    if table.shares_rows {
+        problems.push(Remark::new(format!(
+            "{}.{} inherits or is inherited from, or is a partition: no key is unique over several tables; copy the rows into \
+             one table first, or name the whole partitioned table",
+            table.schema, table.name
+        )));
+    }
+    for index in &table.expression_keys {
+        problems.push(Remark::new(format!(
+            "the unique index {index} is over an expression: it may take two texts for one key, which are two keys here, and a \
+             repeat would be charged again; make the texts equal in the service, then drop it"
+        )));
+    }
     problems
 }
 

@@ -33,6 +33,10 @@ pub(crate) struct Table {
     pub(crate) readable: bool,
     /// Row-level security applies to us: we may not see all rows.
     pub(crate) hidden_rows: bool,
+    /// Whether rows of it lie in other tables, or rows of others in it: inheritance, or a partition of another table.
+    pub(crate) shares_rows: bool,
+    /// Unique indexes over expressions, which may take keys for one that differ as texts.
+    pub(crate) expression_keys: Vec<String>,
     /// Which of `idempotency` and [`FILLED`] the target schema has already.
     pub(crate) taken: Vec<String>,
 }
@@ -80,6 +84,10 @@ select c.oid, n.nspname::text as schema, c.relname::text as name, c.relkind::tex
        case when c.relkind = 'r' then pg_total_relation_size(c.oid) else 0 end as bytes,
        has_table_privilege(c.oid, 'select') and has_schema_privilege(n.oid, 'usage') as readable,
        row_security_active(c.oid) as hidden_rows,
+       exists (select from pg_inherits h
+                where h.inhrelid = c.oid or (h.inhparent = c.oid and c.relkind = 'r')) as shares_rows,
+       array(select o.relname::text from pg_index i join pg_class o on o.oid = i.indexrelid
+              where i.indrelid = c.oid and i.indisunique and i.indexprs is not null) as expression_keys,
        array(select o.relname::text from pg_class o join pg_namespace s on s.oid = o.relnamespace
               where s.nspname = coalesce($2 /* target schema */, n.nspname)
                 and o.relname in ('idempotency', 'idempotency_adopting')) as taken
@@ -168,6 +176,8 @@ pub(crate) async fn table(
         bytes: row.get("bytes"),
         readable: row.get("readable"),
         hidden_rows: row.get("hidden_rows"),
+        shares_rows: row.get("shares_rows"),
+        expression_keys: row.get("expression_keys"),
         taken: row.get("taken"),
     }))
 }

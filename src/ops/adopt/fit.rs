@@ -234,8 +234,11 @@ fn locked_until(chosen: &Chosen<'_>, said: &Said<'_>) -> Judged {
                 ours,
                 Some(column),
                 Fit::Converts,
-                format!("{how}; where it is null the lease was over from the beginning"),
-                or_created(value),
+                format!("{how}; where it is null, {seconds} s after the copy"),
+                Value::Either(
+                    Box::new(value),
+                    Box::new(Value::Later(Box::new(Value::Now), seconds)),
+                ),
             ),
             None => cannot(ours, Some(column), format!("{} is no time", column.shown)),
         };

@@ -42,6 +42,8 @@ pub(super) fn judge(report: &mut Report, counts: &Counts, limit: u64) {
         no_locked_until,
         odd_codes,
         done_without_code,
+        odd_headers,
+        ended_in_progress,
         in_progress,
         live,
         done,
@@ -89,6 +91,15 @@ pub(super) fn judge(report: &mut Report, counts: &Counts, limit: u64) {
         ),
         (no_locked_until, "no end of the lease"),
         (odd_codes, "a status code that is no HTTP status (100 to 599)"),
+        (
+            odd_headers,
+            "headers that are neither an object of strings nor an array of [name, value]: they could not be replayed",
+        ),
+        (
+            ended_in_progress,
+            "a state that means in progress, and a status code or a time of completion: whether they are done cannot be told, \
+             and to do them again could charge again",
+        ),
     ] {
         if count > 0 {
             let text = format!("{count} rows have {what}; mend or delete them first");

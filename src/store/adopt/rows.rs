@@ -55,6 +55,9 @@ pub(crate) struct Counts {
     pub(crate) no_locked_until: i64,
     pub(crate) odd_codes: i64,
     pub(crate) done_without_code: i64,
+    pub(crate) odd_headers: i64,
+    /// In progress, with signs of an end.
+    pub(crate) ended_in_progress: i64,
     pub(crate) in_progress: i64,
     pub(crate) live: i64,
     pub(crate) done: i64,
@@ -75,11 +78,15 @@ pub(crate) async fn count(executor: &impl Executor, copy: &Copy, limit: u64) -> 
        count(*) filter (where r.locked_until is null) as no_locked_until,
        count(*) filter (where r.status <> 'in_progress' and r.status_code not between 100 and 599) as odd_codes,
        count(*) filter (where r.status = 'done' and r.status_code is null) as done_without_code,
+       count(*) filter (where {}) as odd_headers,
+       ({}) as ended_in_progress,
        count(*) filter (where r.status = 'in_progress') as in_progress,
        count(*) filter (where r.status = 'in_progress' and r.locked_until > now()) as live,
        count(*) filter (where r.status = 'done') as done,
        count(*) filter (where r.status = 'failed') as failed
   from ({}) r",
+        copy.odd_headers(),
+        copy.ended_in_progress(limit),
         copy.rows(Some(limit))
     );
     let answer = run_made(executor, "adopt_count", text).await?;
@@ -95,6 +102,8 @@ pub(crate) async fn count(executor: &impl Executor, copy: &Copy, limit: u64) -> 
         no_locked_until: row.get("no_locked_until"),
         odd_codes: row.get("odd_codes"),
         done_without_code: row.get("done_without_code"),
+        odd_headers: row.get("odd_headers"),
+        ended_in_progress: row.get("ended_in_progress"),
         in_progress: row.get("in_progress"),
         live: row.get("live"),
         done: row.get("done"),

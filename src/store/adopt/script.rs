@@ -31,18 +31,8 @@ pub(crate) struct Copy {
 impl Copy {
     /// The rows as ours, out of the relation `from`; without names of columns where `select` has them already.
     fn select(&self, from: &str) -> String {
-        let mut inner = Vec::new();
         let mut outer = Vec::new();
-        for (ours, value) in &self.values {
-            let sql = value.sql();
-            let cast = match *ours {
-                "response_body" => format!("({sql})::bytea"),
-                "response" => format!("({sql})::json"),
-                "status_code" => format!("({sql})::int"),
-                "completed_at" => format!("({sql})::timestamptz"),
-                _ => sql,
-            };
-            inner.push(format!("         {cast} as {ours}"));
+        for (ours, _) in &self.values {
             outer.push(match *ours {
                 // Without a code a final error would be replayed as a success.
                 "status_code" => {
@@ -57,10 +47,64 @@ impl Copy {
             });
         }
         format!(
-            "select {}\n  from (select {}\n          from {from}) v",
+            "select {}\n  from ({}) v",
             outer.join(",\n").trim_start(),
-            inner.join(",\n").trim_start()
+            self.converted(from)
         )
+    }
+
+    /// The same before what does not fit a row in progress is left out.
+    fn converted(&self, from: &str) -> String {
+        let each = self.values.iter().map(|(ours, value)| {
+            let sql = value.sql();
+            let cast = match *ours {
+                "response_body" => format!("({sql})::bytea"),
+                "response" => format!("({sql})::json"),
+                "status_code" => format!("({sql})::int"),
+                "completed_at" => format!("({sql})::timestamptz"),
+                _ => sql,
+            };
+            format!("         {cast} as {ours}")
+        });
+        let each: Vec<String> = each.collect();
+        format!("select {}\n          from {from}", each.join(",\n").trim_start())
+    }
+
+    /// Rows in progress that have signs of an end, of the first that are met.
+    pub(super) fn ended_in_progress(&self, limit: u64) -> String {
+        let from = format!("(select * from {} limit {limit}) s", self.table.quoted());
+        let sign = |(ours, _): &(&'static str, Value)| match *ours {
+            "completed_at" => Some("v.completed_at is not null"),
+            "status_code" => Some("v.status_code between 100 and 599"),
+            _ => None,
+        };
+        let signs: Vec<&str> = self.values.iter().filter_map(sign).collect();
+        let signs = if signs.is_empty() {
+            "false".to_owned()
+        } else {
+            signs.join(" or ")
+        };
+        format!(
+            "select count(*) from ({}) v where v.status = 'in_progress' and ({signs})",
+            self.converted(&from)
+        )
+    }
+
+    /// A condition on a row `r`: it holds headers that no answer can have.
+    pub(super) fn odd_headers(&self) -> &'static str {
+        if self.values.iter().any(|(ours, _)| *ours == "response_headers") {
+            "r.status <> 'in_progress' and r.response_headers is not null
+                          and case jsonb_typeof(r.response_headers)
+                                when 'object' then exists (select from jsonb_each(r.response_headers) h
+                                                            where jsonb_typeof(h.value) <> 'string')
+                                when 'array' then exists (
+                                  select from jsonb_array_elements(r.response_headers) h
+                                   where case when jsonb_typeof(h) = 'array' then jsonb_array_length(h) <> 2 else true end
+                                      or jsonb_typeof(h -> 0) <> 'string' or jsonb_typeof(h -> 1) <> 'string')
+                                else true end"
+        } else {
+            "false"
+        }
     }
 
     /// All rows as ours.

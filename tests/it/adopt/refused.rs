@@ -329,3 +329,36 @@ async fn a_rehearsal_that_goes_wrong() {
     );
     assert_eq!(scratches(&db).await, 0);
 }
+
+/// What would be claimed again although it may have been done, or could not be replayed.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_contradict_themselves() {
+    with(
+        "insert into keys values ('a', 'k', 'in_progress', '{}', now(), 201), ('a', 'l', 'in_progress', '{}', now(), null)",
+        &["1 rows have a state that means in progress, and a status code"],
+    )
+    .await;
+    with(
+        "alter table keys add response_headers jsonb;
+         insert into keys values ('a', 'k', 'done', '{}', now(), 201, '{\"x\": 5}'),
+                                 ('a', 'l', 'done', '{}', now(), 201, '[[\"x\", \"y\"], \"z\"]'),
+                                 ('a', 'm', 'done', '{}', now(), 201, '[[\"x\", \"y\"]]'),
+                                 ('a', 'n', 'done', '{}', now(), 201, '{\"x\": \"y\"}')",
+        &["2 rows have headers that are neither"],
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_that_are_unique_in_another_way() {
+    with(
+        "create unique index folded on keys (tenant_id, lower(request_id))",
+        &["the unique index folded is over an expression"],
+    )
+    .await;
+    with(
+        "create table child () inherits (keys)",
+        &["public.keys inherits or is inherited from"],
+    )
+    .await;
+}
