@@ -137,8 +137,8 @@ impl Store {
     /// Finds the table and checks that its shape is the one this version needs.
     ///
     /// `schema`: where to look; `None` takes the first schema of the search path that has the table. Returns
-    /// [`Error::Schema`] when there is none or it lacks something, and [`Error::Settings`] on Citus for a session whose
-    /// `DateStyle` is not ISO.
+    /// [`Error::Schema`] when there is none or it lacks something, and [`Error::Settings`] for a table that Citus
+    /// distributes in a session whose `DateStyle` is not ISO.
     pub async fn open(executor: &impl Executor, schema: Option<&str>) -> Result<Self> {
         let shape = shape::look(executor, schema).await?;
         shape.require_current()?;

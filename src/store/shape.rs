@@ -63,6 +63,7 @@ pub(crate) struct Shape {
     pub(crate) unique_key: bool,
     pub(crate) utf8: bool,
     /// Whether the database has Citus, which may or may not hold the table.
+    #[cfg(feature = "operate")]
     pub(crate) citus: bool,
     /// Whether Citus hands the table's rows on to nodes.
     distributed: bool,
@@ -160,6 +161,7 @@ pub(crate) async fn look(executor: &impl Executor, schema: Option<&str>) -> Resu
             .collect(),
         unique_key: row.get("unique_key"),
         utf8: row.get("utf8"),
+        #[cfg(feature = "operate")]
         citus: row.get("citus"),
         distributed: row.get("distributed"),
         date_style: row.get("date_style"),
