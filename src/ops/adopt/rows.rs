@@ -33,21 +33,12 @@ pub(super) fn class_of_values(error: &Error) -> bool {
 pub(super) fn judge(report: &mut Report, counts: &Counts, limit: u64) {
     let Counts {
         rows,
-        no_client,
-        no_key,
-        unnameable,
-        no_status,
-        no_fingerprint,
-        no_created_at,
-        no_locked_until,
-        odd_codes,
         done_without_code,
-        odd_headers,
-        ended_in_progress,
         in_progress,
         live,
         done,
         failed,
+        ..
     } = *counts;
     report.rows = Some(RowsReport {
         looked_at: rows,
@@ -66,44 +57,52 @@ pub(super) fn judge(report: &mut Report, counts: &Counts, limit: u64) {
             "{done_without_code} of the rows are done and have no status code: a repeat gets 200, whatever was sent at first"
         )));
     }
-    for (count, what) in [
-        (
-            no_client,
-            "no client: nobody can ask for them, and a repeat would find nothing",
-        ),
-        (no_key, "no key: nobody can ask for them"),
-        (
-            unnameable,
-            "a client or key that no request can name (empty, over 255 characters, or with control characters)",
-        ),
-        (
-            no_status,
-            "no state: an answer that is empty, or signs of an end that contradict each other (with a column for the state, \
-             a word without a meaning)",
-        ),
-        (
-            no_fingerprint,
-            "no fingerprint: whether a repeat is the same request cannot be told",
-        ),
-        (
-            no_created_at,
-            "no time of creation: their retention would never end",
-        ),
-        (no_locked_until, "no end of the lease"),
-        (odd_codes, "a status code that is no HTTP status (100 to 599)"),
-        (
-            odd_headers,
-            "headers that are neither an object of strings nor an array of [name, value]: they could not be replayed",
-        ),
-        (
-            ended_in_progress,
-            "a state that means in progress, and a status code or a time of completion: whether they are done cannot be told, \
-             and to do them again could charge again",
-        ),
-    ] {
+    for (count, what) in spoilt(counts) {
         if count > 0 {
             let text = format!("{count} rows have {what}; mend or delete them first");
             report.problems.push(Remark::new(text));
         }
     }
+}
+
+/// How many rows have what no row may have.
+fn spoilt(counts: &Counts) -> [(i64, &'static str); 10] {
+    [
+        (
+            counts.no_client,
+            "no client: nobody can ask for them, and a repeat would find nothing",
+        ),
+        (counts.no_key, "no key: nobody can ask for them"),
+        (
+            counts.unnameable,
+            "a client or key that no request can name (empty, over 255 characters, or with control characters)",
+        ),
+        (
+            counts.no_status,
+            "no state: an answer that is empty, or signs of an end that contradict each other (with a column for the state, \
+             a word without a meaning)",
+        ),
+        (
+            counts.no_fingerprint,
+            "no fingerprint: whether a repeat is the same request cannot be told",
+        ),
+        (
+            counts.no_created_at,
+            "no time of creation: their retention would never end",
+        ),
+        (counts.no_locked_until, "no end of the lease"),
+        (
+            counts.odd_codes,
+            "a status code that is no HTTP status (100 to 599)",
+        ),
+        (
+            counts.odd_headers,
+            "headers that are neither an object of strings nor an array of [name, value]: they could not be replayed",
+        ),
+        (
+            counts.ended_in_progress,
+            "a state that means in progress, and a status code or a time of completion: whether they are done cannot be told, \
+             and to do them again could charge again",
+        ),
+    ]
 }
