@@ -134,7 +134,7 @@ impl Daemon {
             tokio::select! {
                 result = &mut work => {
                     // Where nothing is under way, the work may hear of the stop before we do.
-                    if !stopping {
+                    if !stopping && stop.is_soft() {
                         self.notifier.stopping("stopping", MANAGER_MARGIN);
                     }
                     return result;
