@@ -42,6 +42,7 @@ fn named(report: &serde_json::Value, verdict: &str) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn where_all_is_well_it_passes() {
+    let _private = crate::support::privately("it shows the way to the server, and its settings");
     let db = database().await;
     let output = short(&["--scratch", "scratch", "-o", "json"])
         .on(&db.url)
@@ -96,6 +97,7 @@ async fn people_read_a_verdict_and_programs_csv() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn through_a_pooler_in_transaction_mode_it_passes_and_says_what_lies_between() {
+    let _private = crate::support::privately("a pooler stands before its server");
     let db = database().await;
     let pooler = pgbouncer(&db, PgbouncerOptions::default()).await;
     let output = short(&["-o", "json"]).on(&pooler.url).run().await;
@@ -115,6 +117,7 @@ async fn through_a_pooler_in_transaction_mode_it_passes_and_says_what_lies_betwe
 /// As soon as all clients are connected there is room for nobody else.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_not_checked_has_not_passed() {
+    let _private = crate::support::privately("it makes roles");
     let db = broken::trigger(
         "idempotency",
         "insert",

@@ -222,6 +222,7 @@ async fn a_table_of_our_name() {
 /// The owner, for whom a policy hides rows, runs what somebody else had printed.
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_that_a_policy_hides_from_the_script() {
+    let _private = crate::support::privately("it makes roles");
     let db = database().await;
     let role = format!("owner_{}", db.name);
     db.client

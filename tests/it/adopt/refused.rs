@@ -221,6 +221,7 @@ async fn rows_that_break_a_rule() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn places_that_are_taken_and_rows_that_are_not_seen() {
+    let _private = crate::support::privately("it makes roles");
     with(
         "create table idempotency (x int)",
         &["public.idempotency is there already"],
@@ -259,6 +260,7 @@ async fn places_that_are_taken_and_rows_that_are_not_seen() {
 /// A rehearsal that would never end: the scratch schema goes all the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_interrupted_rehearsal_leaves_nothing() {
+    let _private = crate::support::privately("it makes an event trigger");
     let db = database().await;
     db.client.batch_execute(shapes::RAILS).await.unwrap();
     db.client
@@ -298,6 +300,7 @@ async fn scratches(db: &Database) -> i64 {
 /// What a rehearsal finds that no look at rows does: here a trigger of the database's own.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rehearsal_that_goes_wrong() {
+    let _private = crate::support::privately("it makes an event trigger");
     let db = database().await;
     db.client.batch_execute(shapes::RAILS).await.unwrap();
     db.client

@@ -21,6 +21,7 @@ async fn all(db: &Database) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_role_that_can_only_read_is_enough() {
+    let _private = crate::support::privately("it makes roles");
     let db = database().await;
     db.client.batch_execute(shapes::RAILS).await.unwrap();
     let role = format!("reader_{}", db.name);

@@ -4,7 +4,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use super::fixture::{Cli, calm, filled};
-use crate::support::{Proxy, Run, Target, Tmux};
+use crate::support::{Proxy, Run, Tmux};
 
 const DONE: &str =
     "update idempotency set status = 'done', status_code = 201, completed_at = now() where key = 'order-9'";
@@ -87,11 +87,8 @@ async fn ctrl_c_ends_it() {
 
 /// The database behind a network that can be cut.
 async fn behind(cli: &Cli) -> (Proxy, String) {
-    let proxy = Proxy::start(Target::Unix(cli.db.socket())).await;
-    let url = format!(
-        "postgresql://idemctl@{}/{}?sslmode=disable",
-        proxy.address, cli.db.name
-    );
+    let proxy = Proxy::start(cli.db.target()).await;
+    let url = cli.db.url_through(proxy.address.port());
     (proxy, url)
 }
 

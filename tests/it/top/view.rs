@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{on_screen, show};
 use crate::cli::fixture::{Cli, cli, filled};
-use crate::support::{Proxy, Target, Tmux};
+use crate::support::{Proxy, Tmux};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_table_as_it_lives() {
@@ -137,11 +137,8 @@ async fn colours_unless_nobody_wants_them() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_is_away_leaves_the_last_figures_and_is_found_again() {
     let cli = filled().await;
-    let proxy = Proxy::start(Target::Unix(cli.db.socket())).await;
-    let url = format!(
-        "postgresql://idemctl@{}/{}?sslmode=disable",
-        proxy.address, cli.db.name
-    );
+    let proxy = Proxy::start(cli.db.target()).await;
+    let url = cli.db.url_through(proxy.address.port());
     let tmux = Tmux::start(100, 24).await;
     tmux.run(&url, &[], &["top", "--interval", "100ms"]).await;
     tmux.shows("> shop-9").await;
@@ -172,6 +169,7 @@ async fn a_database_that_is_away_leaves_the_last_figures_and_is_found_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_client_alone_and_what_a_role_may_not_see() {
+    let _private = crate::support::privately("it makes roles");
     let cli = filled().await;
     cli.execute(
         "do $$ begin execute 'create role peep_' || current_database() || ' login'; end $$;
@@ -197,7 +195,7 @@ async fn one_client_alone_and_what_a_role_may_not_see() {
 /// As when a node of Citus is down: the server that we are connected to is there, and so is what it knows by itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_is_away_leaves_the_rest() {
-    let _private = crate::support::not_on_citus("row level security stands for a node that is down").await;
+    let _private = crate::support::privately("it makes roles");
     let cli = filled().await;
     let role = format!("peep_{}", cli.db.name);
     cli.execute(&format!(
