@@ -321,7 +321,7 @@ async fn what_cannot_be_told_is_unknown() {
 /// A size that is not known is not 0: else a table of any size would be read as a whole.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_size_nothing_is_read_as_a_whole() {
-    let _private = crate::support::not_on_citus("its nodes have rights of their own").await;
+    let _private = crate::support::privately("it makes roles");
     let cli = filled().await;
     let reader = format!("reader_{}", cli.db.name);
     cli.execute(&format!(
