@@ -169,6 +169,7 @@ async fn any_number_of_statements_may_have_run() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_index_that_was_dropped_or_broken_later_is_mended() {
+    let _private = crate::support::privately("it writes into a catalogue");
     let db = database().await;
     run(&db.settings()).await;
     let whole = dump(&db.client, "public").await;
