@@ -4,7 +4,9 @@
 //! | --- | --- |
 //! | the lease is alive, the row is final, its status is an unknown word | refused |
 //! | the row's provider is asked, and contradicts | refused, unless the intent overrides it |
-//! | it cannot be reached, cannot tell, or nobody is configured | done; that is what this is for |
+//! | it, or one that the operator names, cannot be reached or cannot tell, and the decision says that nothing was charged | refused, unless the intent overrides it |
+//! | it cannot tell, and the decision says that the charge was made | done |
+//! | nobody is configured, or one that nobody named cannot tell | done; that is what this is for |
 //!
 //! With every [`Approval`] but none the first call only writes the event `resolve_requested`, and a call of another
 //! person who wants the same about the same row ends it. A request holds for 24 hours of the database's clock, only

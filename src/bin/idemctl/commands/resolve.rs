@@ -51,7 +51,7 @@ pub(crate) struct ResolveArgs {
     /// Ask this provider, where the key names none
     #[arg(long, value_name = "NAME")]
     provider: Option<String>,
-    /// Do it although the provider says otherwise
+    /// Do it although the provider says otherwise, or cannot tell and nothing is said to be charged
     #[arg(long)]
     against_provider: bool,
     #[command(flatten)]
